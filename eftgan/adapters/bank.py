@@ -1,0 +1,132 @@
+"""A shared layer with one small module per task beside it, and the record of which task is active."""
+
+import copy
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from eftgan.errors import UserError
+
+Part = Literal["transforms", "norms", "heads"]
+PARTS: tuple[Part, ...] = ("transforms", "norms", "heads")
+Row = dict[Part, str]  # for each part, the key of the module that a task uses
+
+TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+
+
+def check_task_name(name: str) -> str:
+    """Task names become file names and keys, so they are plain words."""
+    if not isinstance(name, str) or not TASK_NAME.fullmatch(name):
+        raise UserError(
+            f"task name {name!r} is not usable: begin with a letter or digit, then letters, digits, '_' or '-', "
+            "64 characters at most"
+        )
+    return name
+
+
+class Tasks:
+    """The tasks of one model in order, and the active one.
+
+    One object is shared by every bank of a model, so selecting a task sets one field however many layers there
+    are. A task is a row: the key of its module for each part. Tasks that share a part have the same key there.
+    """
+
+    def __init__(self, config: Any) -> None:
+        self.config = config  # the AdapterConfig that the banks were made by
+        self.rows: dict[str, Row] = {}
+        self.made = 0  # keys are never used twice, so a removed task's key cannot come back
+        self.active: Row | tuple[Row, ...] | None = None
+
+    def new_key(self) -> str:
+        return f"t{self.made + 1:03d}"
+
+    def row(self, name: str) -> Row:
+        if name not in self.rows:
+            known = ", ".join(self.rows) or "none yet"
+            raise UserError(f"no task {name!r} in this model; it has: {known}")
+        return self.rows[name]
+
+    @property
+    def active_names(self) -> tuple[str, ...]:
+        """Names behind the active rows (none: the base network alone)."""
+        if self.active is None:
+            return ()
+        rows = self.active if isinstance(self.active, tuple) else (self.active,)
+        return tuple(next(name for name, known in self.rows.items() if known is row) for row in rows)
+
+
+class TaskBank(nn.Module):
+    """A shared layer and its per-task modules.
+
+    mode "serial": task(layer(x)); "parallel": layer(x) + task(x); "replace": task(x), the layer being only the
+    pattern that new tasks start from (normalisation layers and heads). With no task active the bank is its layer.
+    With a tuple of tasks active, the batch is that many equal chunks, one per task.
+    """
+
+    def __init__(
+        self,
+        layer: nn.Module,
+        registry: Tasks,
+        part: Part,
+        mode: Literal["serial", "parallel", "replace"],
+        make: Callable[[], nn.Module] | None = None,
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        self.tasks = nn.ModuleDict()
+        self.registry = registry
+        self.part = part
+        self.mode = mode
+        self.make = make  # a transform in its neutral state; None where the layer itself is the pattern
+        self.train(layer.training)
+
+    def new_module(self) -> nn.Module:
+        """A per-task module in its neutral state, where and as the shared layer is."""
+        module = copy.deepcopy(self.layer) if self.mode == "replace" else self.make()
+        tensor = next(iter(self.layer.parameters()), None)
+        if tensor is not None:
+            module.to(device=tensor.device, dtype=tensor.dtype)
+        return module.train(self.training).requires_grad_(True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        row = self.registry.active
+        if row is None:
+            return self.layer(x)
+        if isinstance(row, tuple):
+            return self._forward_chunks(x, row)
+        task = self.tasks[row[self.part]]
+        if self.mode == "serial":
+            return task(self.layer(x))
+        if self.mode == "parallel":
+            return self.layer(x) + task(x)
+        return task(x)
+
+    def _forward_chunks(self, x: Tensor, rows: tuple[Row, ...]) -> Tensor:
+        if x.shape[0] % len(rows):
+            raise ValueError(f"a batch of {x.shape[0]} has no {len(rows)} equal chunks, one per active task")
+        shared = None if self.mode == "replace" else self.layer(x)
+        source = shared if self.mode == "serial" else x
+        chunks = source.chunk(len(rows))
+        out = torch.cat([self.tasks[row[self.part]](chunk) for row, chunk in zip(rows, chunks, strict=True)])
+        return shared + out if self.mode == "parallel" else out
+
+    def extra_repr(self) -> str:
+        return f"part={self.part}, mode={self.mode}"
+
+
+def named_banks(model: nn.Module) -> Iterator[tuple[str, TaskBank]]:
+    """Every bank once, with its dotted name."""
+    return ((name, m) for name, m in model.named_modules() if isinstance(m, TaskBank))
+
+
+def registry_of(model: nn.Module) -> Tasks:
+    """The task record of a model (also of one wrapped by DDP or torch.compile)."""
+    for module in model.modules():
+        if isinstance(module, TaskBank):
+            return module.registry
+    raise UserError(
+        f"{type(model).__name__} has no adapters; call insert_adapters(model, AdapterConfig(...)) first"
+    )

@@ -1,0 +1,150 @@
+"""One task as a plain network: no banks, transforms in as few convolutions as possible, BatchNorm folded."""
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+
+from eftgan.adapters.bank import TaskBank, registry_of
+from eftgan.adapters.graph import batchnorm_after
+from eftgan.adapters.tasks import select_task
+from eftgan.adapters.transforms import ConvTransform, LinearTransform, regroup
+
+
+@torch.no_grad()
+def merge_task(model: nn.Module, name: str) -> nn.Module:
+    """A copy of the network as one task sees it, in eval mode, made of torch's own layers only.
+
+    Exact up to rounding. A serial 3x3 transform stays a layer of its own: behind a zero-padded convolution it has
+    no equal single convolution at the border.
+    """
+    row = registry_of(model).row(name)
+    before, registry = registry_of(model).active, registry_of(model)
+    try:
+        select_task(model, None)  # the copy should not carry an active task
+        merged = copy.deepcopy(model).eval()
+    finally:
+        registry.active = before
+    plain: dict[nn.Module, nn.Module] = {}
+    for parent in list(merged.modules()):
+        for child_name, bank in list(parent._modules.items()):
+            if isinstance(bank, TaskBank):
+                if bank not in plain:
+                    plain[bank] = _merge_bank(bank, bank.tasks[row[bank.part]]).eval()
+                setattr(parent, child_name, plain[bank])
+    _fold_batchnorms(merged)
+    return merged.requires_grad_(False)
+
+
+def _merge_bank(bank: TaskBank, task: nn.Module) -> nn.Module:
+    if bank.mode == "replace":
+        return task
+    if isinstance(task, LinearTransform):
+        return _scale_outputs(bank.layer, task.scale)
+    if bank.mode == "parallel":
+        return _fold_parallel(bank.layer, task)
+    weight, bias, groups = task.fused_parameters()
+    if task.spatial is None:
+        return _compose_pointwise(bank.layer, weight, bias, groups)
+    return nn.Sequential(bank.layer, _convolution(weight, bias, groups=groups, padding=1))
+
+
+def _convolution(
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    groups: int,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | str | tuple[int, ...] = 0,
+    dilation: int | tuple[int, ...] = 1,
+    padding_mode: str = "zeros",
+) -> nn.Conv2d:
+    """A convolution with given weights."""
+    with torch.device("meta"):
+        conv = nn.Conv2d(
+            weight.shape[1] * groups, weight.shape[0], weight.shape[2:], stride, padding, dilation, groups,
+            bias is not None, padding_mode,
+        )  # fmt: skip
+    conv.weight = nn.Parameter(weight.detach().clone())
+    if bias is not None:
+        conv.bias = nn.Parameter(bias.detach().clone())
+    return conv
+
+
+def _scale_outputs(layer: nn.Linear, scale: Tensor) -> nn.Linear:
+    layer.weight = nn.Parameter(layer.weight * scale[:, None])
+    if layer.bias is not None:
+        layer.bias = nn.Parameter(layer.bias * scale)
+    return layer
+
+
+def _compose_pointwise(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None, groups: int) -> nn.Module:
+    """A group 1x1 behind a convolution is one convolution whose filters are mixed.
+
+    Where the mixing crosses the convolution's own groups (a depthwise layer), one convolution would need wider
+    groups and cost more than the two.
+    """
+    if groups % conv.groups:
+        return nn.Sequential(conv, _convolution(weight, bias, groups=groups))
+    filters = conv.weight.reshape(groups, -1, *conv.weight.shape[1:])  # (groups, b, C, kh, kw)
+    mixing = weight.reshape(groups, -1, weight.shape[1])  # (groups, b, b)
+    mixed = torch.einsum("goi,gichw->gochw", mixing, filters).reshape(conv.weight.shape)
+    if conv.bias is not None:
+        moved = torch.einsum("goi,gi->go", mixing, conv.bias.reshape(groups, -1)).reshape(-1)
+        bias = moved if bias is None else bias + moved
+    return _with_weights(conv, mixed, bias)
+
+
+def _fold_parallel(conv: nn.Conv2d, task: ConvTransform) -> nn.Conv2d:
+    """A parallel branch adds its taps to the convolution's own, in a kernel that covers both.
+
+    A tap at offset o sees input[stride * i + o]: the convolution's offsets run from -padding to
+    kernel - 1 - padding, the branch's from -1 to 1.
+    """
+    tau, tau_bias, tau_groups = task.fused_parameters()
+    groups = math.gcd(conv.groups, tau_groups)
+    padding = [k // 2 for k in conv.kernel_size] if conv.padding == "same" else conv.padding
+    reach = tau.shape[-1] // 2
+    before = [max(p, reach) for p in padding]
+    after = [max(k - 1 - p, reach) for k, p in zip(conv.kernel_size, padding, strict=True)]
+
+    def placed(weight: Tensor, own_groups: int, first: Sequence[int]) -> Tensor:
+        """The weight in the common kernel; `first`: how far its taps reach before offset 0, per axis."""
+        margins = []
+        for axis in (1, 0):  # F.pad counts axes from the last
+            lead = before[axis] - first[axis]
+            margins += [lead, before[axis] + after[axis] + 1 - lead - weight.shape[2 + axis]]
+        return F.pad(regroup(weight, own_groups, groups), margins)
+
+    weight = placed(conv.weight, conv.groups, padding) + placed(tau, tau_groups, [reach, reach])
+    biases = [bias for bias in (conv.bias, tau_bias) if bias is not None]
+    return _convolution(
+        weight, sum(biases) if biases else None, groups=groups, stride=conv.stride, padding=tuple(before)
+    )
+
+
+def _with_weights(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> nn.Conv2d:
+    return _convolution(
+        weight, bias, groups=conv.groups, stride=conv.stride, padding=conv.padding,
+        dilation=conv.dilation, padding_mode=conv.padding_mode,
+    )  # fmt: skip
+
+
+def _fold_batchnorms(model: nn.Module) -> None:
+    """Fold each BatchNorm with running statistics into the layer that alone feeds it; Identity stays behind."""
+    for layer_name, norm_name in batchnorm_after(model).items():
+        layer, norm = model.get_submodule(layer_name), model.get_submodule(norm_name)
+        if norm.running_mean is None:
+            continue
+        if isinstance(layer, nn.Conv2d):
+            folded = fuse_conv_bn_eval(layer, norm)
+        elif isinstance(layer, nn.Linear) and isinstance(norm, nn.BatchNorm1d):
+            folded = fuse_linear_bn_eval(layer, norm)
+        else:
+            continue
+        model.set_submodule(layer_name, folded)
+        model.set_submodule(norm_name, nn.Identity())

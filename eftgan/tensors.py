@@ -1,0 +1,43 @@
+"""Tensors on disk (safetensors, never pickle) and their digest."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from eftgan.errors import UserError
+from eftgan.files import atomic_path
+
+
+def tensors_digest(state: Mapping[str, Tensor]) -> str:
+    """sha256 over names, types, shapes and bytes, independent of device and order."""
+    digest = hashlib.sha256()
+    for key in sorted(state):
+        tensor = state[key].detach().cpu().contiguous()
+        digest.update(f"{key}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def write_tensors(path: str | os.PathLike, state: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and metadata as one file, atomically. Tensors that share memory are written out each."""
+    own = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in state.items()}
+    with atomic_path(path) as temporary:
+        save_file(own, temporary, dict(metadata))
+
+
+def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        with safe_open(path, framework="pt") as handle:
+            return {key: handle.get_tensor(key) for key in handle.keys()}, handle.metadata() or {}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole safetensors file ({error})") from error
