@@ -1,0 +1,105 @@
+"""The interface of a continual-learning method; the base class is fine-tuning.
+
+One object serves the GAN trainer and the classifier trainer. Networks come as a mapping from role ("generator",
+"discriminator64", "classifier") to network. Per task the trainer calls grow -> trainable -> (penalty, after_step)
+at every step -> end_task, and afterwards checks that `frozen` has not changed and writes `snapshot`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from eftgan.adapters import PARTS, AdapterConfig, add_task, insert_adapters, registry_of, task_names, train_only
+from eftgan.adapters.bank import Part
+
+Networks = Mapping[str, nn.Module]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a penalty may look at: the step's inputs (noise or images), outputs, and labels where there are any."""
+
+    inputs: Tensor
+    outputs: Any = None
+    labels: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A look at the finished task: `losses(role)` yields one loss per sample, with graph, for that network."""
+
+    losses: Callable[[str], Iterable[Tensor]]
+    inputs: Callable[[str], Iterable[Tensor]] | None = None
+
+
+@dataclass
+class Method:
+    """Fine-tuning: the whole network goes on training, nothing protects earlier tasks."""
+
+    owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
+    first_init: ClassVar[str] = "identity"
+
+    def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
+        """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
+        for role, network in networks.items():
+            insert_adapters(network, self.banks(role, adapters[role]))
+
+    def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
+        """A classifier without task parameters needs no more than a head per task."""
+        return dataclasses.replace(config, parts=("heads",)) if role == "classifier" else config
+
+    def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
+        """Add the task; `head_size` is given where its labels are its own."""
+        for role, network in networks.items():
+            own = set(self.owned_by_tasks(role)) | ({"heads"} if head_size else set())
+            start = (init or "previous") if task_names(network) else self.first_init
+            add_task(network, task, start, share=set(PARTS) - own, head_size=head_size)
+
+    def owned_by_tasks(self, role: str) -> Iterable[Part]:
+        """Parts of this network of which every task has its own."""
+        return self.owns
+
+    def trains_shared(self, role: str, first: bool) -> bool:
+        """Whether theta of this network trains in the task."""
+        return True
+
+    def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
+        """Freeze what the task must not touch; the rest is what the optimizers see."""
+        parameters = {}
+        for role, network in networks.items():
+            first = task_names(network)[0] == task
+            parameters[role] = train_only(network, task, shared=self.trains_shared(role, first))
+        return parameters
+
+    def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
+        """Added to the loss of the network that is being stepped."""
+        return 0.0
+
+    def after_step(self, role: str, networks: Networks) -> None:
+        """Called when this network's optimizer has stepped."""
+
+    def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        """Remember what protects the finished task."""
+
+    def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        """Tensors that training `task` must leave bit-identical."""
+        return {}
+
+    def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor] | None:
+        """tau_t by role, for a small task file; None where the whole generator must be kept per task."""
+        return None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors that the method needs to go on after a stop."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
+        """Take back what `state_dict` gave; the networks have their tasks again."""
+
+
+def seen_tasks(networks: Networks) -> list[str]:
+    """Tasks of the networks (all have the same)."""
+    return list(registry_of(next(iter(networks.values()))).rows)
