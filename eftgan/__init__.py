@@ -19,7 +19,7 @@ _VERBS = (
     "train_only", "using_task",
 )  # fmt: skip
 
-__all__ = ["UserError", "growth", *_VERBS]  # noqa: PLE0604
+__all__ = ["UserError", "growth", *_VERBS]
 
 
 def __getattr__(name: str) -> Any:

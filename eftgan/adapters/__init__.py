@@ -3,21 +3,16 @@
 from eftgan.adapters.bank import PARTS, TaskBank, Tasks, named_banks, registry_of
 from eftgan.adapters.insert import AdapterConfig, Insertion, insert_adapters
 from eftgan.adapters.merge import merge_task
-from eftgan.adapters.tasks import (
-    add_task,
+from eftgan.adapters.storage import (
     fingerprint,
     load_shared,
     load_task,
     load_task_file,
-    remove_task,
     save_task,
-    select_task,
     shared_state,
-    task_names,
     task_state,
-    train_only,
-    using_task,
 )
+from eftgan.adapters.tasks import add_task, remove_task, select_task, task_names, train_only, using_task
 from eftgan.adapters.transforms import ConvTransform, LinearTransform
 
 __all__ = [

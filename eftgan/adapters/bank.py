@@ -2,11 +2,12 @@
 
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from eftgan.errors import UserError
 
@@ -15,6 +16,8 @@ PARTS: tuple[Part, ...] = ("transforms", "norms", "heads")
 Row = dict[Part, str]  # for each part, the key of the module that a task uses
 
 TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+HOOK_TABLE = re.compile(r"_(forward|backward)(_pre)?_hooks")  # attributes of nn.Module
+INITS = ("previous", "identity", "random")  # where a new task starts, beside the names of tasks
 
 
 def check_task_name(name: str) -> str:
@@ -24,6 +27,8 @@ def check_task_name(name: str) -> str:
             f"task name {name!r} is not usable: begin with a letter or digit, then letters, digits, '_' or '-', "
             "64 characters at most"
         )
+    if name in INITS:
+        raise UserError(f"task name {name!r} is not usable: it names a way to start a task; choose another")
     return name
 
 
@@ -48,6 +53,11 @@ class Tasks:
             known = ", ".join(self.rows) or "none yet"
             raise UserError(f"no task {name!r} in this model; it has: {known}")
         return self.rows[name]
+
+    def knows(self, active: Row | tuple[Row, ...] | None) -> bool:
+        """Whether every row of a selection still belongs to a task."""
+        rows = active if isinstance(active, tuple) else (active,)
+        return active is None or all(any(known is row for known in self.rows.values()) for row in rows)
 
     @property
     def active_names(self) -> tuple[str, ...]:
@@ -85,11 +95,30 @@ class TaskBank(nn.Module):
 
     def new_module(self) -> nn.Module:
         """A per-task module in its neutral state, where and as the shared layer is."""
-        module = copy.deepcopy(self.layer) if self.mode == "replace" else self.make()
-        tensor = next(iter(self.layer.parameters()), None)
-        if tensor is not None:
-            module.to(device=tensor.device, dtype=tensor.dtype)
+        if self.mode == "replace":
+            # Hooks are shared, not copied: one that is a bound method should go on reporting to its own object.
+            hooks = {id(v): v.copy() for k, v in vars(self.layer).items() if HOOK_TABLE.fullmatch(k)}
+            module = copy.deepcopy(self.layer, hooks)
+        else:
+            tensor = next(self.layer.parameters())
+            module = self.make().to(device=tensor.device, dtype=tensor.dtype)
         return module.train(self.training).requires_grad_(True)
+
+    def __getattr__(self, name: str) -> Any:
+        """Plain facts of the shared layer (in_features, stride, ...) can be asked of the bank as well."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            layer = self.__dict__.get("_modules", {}).get("layer")
+            if name in ("weight", "bias") and name in getattr(layer, "_parameters", ()):
+                raise AttributeError(
+                    f"the {name} of an adapted {type(layer).__name__} is used without its forward, so no adapter "
+                    "could act there; exclude this layer from the adapters"
+                ) from None
+            value = getattr(layer, "__dict__", {}).get(name)
+            if name.startswith("_") or not isinstance(value, (int, float, str, tuple)):
+                raise
+            return value
 
     def forward(self, x: Tensor) -> Tensor:
         row = self.registry.active
@@ -117,9 +146,28 @@ class TaskBank(nn.Module):
         return f"part={self.part}, mode={self.mode}"
 
 
-def named_banks(model: nn.Module) -> Iterator[tuple[str, TaskBank]]:
-    """Every bank once, with its dotted name."""
-    return ((name, m) for name, m in model.named_modules() if isinstance(m, TaskBank))
+def unwrap(model: nn.Module) -> nn.Module:
+    """The network itself, inside the wrappers of DDP, DataParallel and torch.compile."""
+    while True:
+        if isinstance(model, (DistributedDataParallel, DataParallel)):
+            model = model.module
+        elif "_orig_mod" in model._modules:
+            model = model._orig_mod
+        else:
+            return model
+
+
+def is_distributed(model: nn.Module) -> bool:
+    """Whether DDP has taken note of the model's trainable parameters already."""
+    return any(isinstance(module, DistributedDataParallel) for module in model.modules())
+
+
+def named_banks(model: nn.Module) -> list[tuple[str, TaskBank]]:
+    """Every bank once, with its dotted name in the unwrapped network."""
+    banks = [(name, m) for name, m in unwrap(model).named_modules() if isinstance(m, TaskBank)]
+    if len({id(bank.registry) for _, bank in banks}) > 1:
+        raise UserError(f"{type(model).__name__} holds networks that were adapted one by one; name one of them")
+    return banks
 
 
 def registry_of(model: nn.Module) -> Tasks:

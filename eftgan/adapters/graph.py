@@ -1,63 +1,83 @@
-"""Which normalisation layer directly follows which layer, as far as the network's graph can be seen."""
+"""What a network's graph tells: which BatchNorm directly follows which layer, and which weights are read bare."""
 
 import itertools
 from collections import Counter
 
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
-from eftgan.adapters.bank import TaskBank
+NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)
+LAYERS = (nn.Conv2d, nn.Linear, *NORMS)
 
 
-class _LeafTracer(fx.Tracer):
-    """Keeps banks whole, beside torch's own layers."""
+class _LayerTracer(fx.Tracer):
+    """Does not look into layers, also not where a network has its own subclasses of them."""
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        return isinstance(module, TaskBank) or super().is_leaf_module(module, name)
+        return isinstance(module, LAYERS) or super().is_leaf_module(module, name)
 
 
-def batchnorm_after(model: nn.Module) -> dict[str, str]:
+def trace(network: nn.Module) -> fx.Graph | None:
+    """The network's graph with layers as leaves; None where torch.fx cannot follow it."""
+    try:
+        return _LayerTracer().trace(network)
+    except Exception:  # control flow that depends on data: torch.fx raises whatever it meets
+        return None
+
+
+def read_bare(graph: fx.Graph | None) -> set[str]:
+    """Modules whose parameters are used by someone else than their own forward, as far as can be seen."""
+    if graph is None:
+        return set()
+    return {node.target.rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"}
+
+
+def batchnorm_after(network: nn.Module, graph: fx.Graph | None) -> dict[str, str]:
     """Name of a module -> name of the BatchNorm that is the only user of its output.
 
-    Read from torch.fx where the network can be traced, else from neighbours in nn.Sequential: there too the
-    first's output goes nowhere but into the second. Modules that are called twice are left out.
+    Modules that are called twice, or whose parameters are read bare, are left out.
     """
-    try:
-        return _pairs_by_graph(model)
-    except Exception:  # control flow that depends on data: torch.fx raises whatever it meets
-        return _pairs_by_sequence(model)
-
-
-def _is_batchnorm(module: nn.Module) -> bool:
-    return isinstance(module.layer if isinstance(module, TaskBank) else module, _BatchNorm)
-
-
-def _pairs_by_graph(model: nn.Module) -> dict[str, str]:
-    nodes = [node for node in _LeafTracer().trace(model).nodes if node.op == "call_module"]
+    if graph is None:
+        return {}
+    nodes = [node for node in graph.nodes if node.op == "call_module"]
     calls = Counter(node.target for node in nodes)
+    bare = read_bare(graph)
     pairs = {}
     for node in nodes:
         source = node.args[0] if node.args else None
         if (
-            _is_batchnorm(model.get_submodule(node.target))
-            and isinstance(source, fx.Node)
+            isinstance(source, fx.Node)
             and source.op == "call_module"
+            and _same_features(network.get_submodule(source.target), network.get_submodule(node.target))
             and len(source.users) == 1
             and calls[node.target] == calls[source.target] == 1
+            and bare.isdisjoint((node.target, source.target))
         ):
             pairs[source.target] = node.target
     return pairs
 
 
-def _pairs_by_sequence(model: nn.Module) -> dict[str, str]:
-    seen = Counter(id(child) for parent in model.modules() for child in parent._modules.values())
+def batchnorm_beside(network: nn.Module) -> dict[str, str]:
+    """The same by neighbourhood in nn.Sequential, for networks without a graph.
+
+    A guess: someone may look at a value in between. So it serves where either answer is right.
+    """
+    seen = Counter(id(child) for parent in network.modules() for child in parent._modules.values())
     pairs = {}
-    for name, parent in model.named_modules():
+    for name, parent in network.named_modules():
         if type(parent) is not nn.Sequential:
             continue
         children = list(parent.named_children())
         for (first, layer), (second, norm) in itertools.pairwise(children):
-            if _is_batchnorm(norm) and seen[id(layer)] == seen[id(norm)] == 1:
+            if _same_features(layer, norm) and seen[id(layer)] == seen[id(norm)] == 1:
                 prefix = f"{name}." if name else ""
                 pairs[prefix + first] = prefix + second
     return pairs
+
+
+def _same_features(layer: nn.Module, norm: nn.Module) -> bool:
+    """Whether `norm` is a BatchNorm over the outputs of a convolution or linear layer, not over another axis."""
+    if not isinstance(norm, _BatchNorm) or not isinstance(layer, (nn.Conv2d, nn.Linear)):
+        return False
+    return norm.num_features == (layer.out_channels if isinstance(layer, nn.Conv2d) else layer.out_features)

@@ -1,21 +1,20 @@
 """Put task banks into any network from outside: layers are found by type, never by name or index."""
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.utils import parametrize
 
-from eftgan.adapters.bank import PARTS, Part, TaskBank, Tasks
-from eftgan.adapters.graph import batchnorm_after
+from eftgan.adapters.bank import PARTS, Part, TaskBank, Tasks, is_distributed
+from eftgan.adapters.graph import LAYERS, NORMS, batchnorm_after, batchnorm_beside, read_bare, trace
 from eftgan.adapters.transforms import ConvTransform, LinearTransform, check_group_sizes
 from eftgan.errors import UserError
 
-NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)
 # Their forward hands the weights of their inner layers to one fused call, so an inner bank would never run.
 OPAQUE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
 
@@ -40,6 +39,9 @@ class AdapterConfig:
             raise UserError(f"mode must be serial or parallel, got {self.mode!r}")
         if unknown := set(self.parts) - set(PARTS):
             raise UserError(f"unknown parts {sorted(unknown)}; choose from {', '.join(PARTS)}")
+        for key in ("heads", "exclude"):
+            if isinstance(getattr(self, key), str):
+                raise UserError(f"{key} takes several patterns: write ({getattr(self, key)!r},)")
 
     def group_sizes(self, name: str) -> tuple[int, int]:
         return next((ab for p, ab in self.sizes.items() if fnmatch.fnmatchcase(name, p)), (self.a, self.b))
@@ -64,10 +66,15 @@ def insert_adapters(model: nn.Module, config: AdapterConfig | None = None) -> In
     config = config or AdapterConfig()
     if any(isinstance(module, TaskBank) for module in model.modules()):
         raise UserError(f"{type(model).__name__} has adapters already")
+    if is_distributed(model):
+        raise UserError("insert adapters before the network is wrapped by DistributedDataParallel")
     insertion, registry = Insertion(), Tasks(config)
     banks: dict[nn.Module, TaskBank] = {}
-    followed_by_norm = batchnorm_after(model) if "norms" in config.parts else {}
-    for name, module in _candidates(model, insertion):
+    graph = trace(model)
+    followed_by_norm: dict[str, str] = {}
+    if "norms" in config.parts:
+        followed_by_norm = batchnorm_beside(model) if graph is None else batchnorm_after(model, graph)
+    for name, module in _candidates(model, read_bare(graph), insertion):
         plan = _plan_bank(name, module, config, followed_by_norm, insertion)
         if plan is not None and plan[0] in config.parts:
             part, mode, make = plan
@@ -76,29 +83,40 @@ def insert_adapters(model: nn.Module, config: AdapterConfig | None = None) -> In
     _check_heads_found(config, insertion)
     if not banks:
         raise UserError(f"{type(model).__name__} has no layer that {', '.join(config.parts)} could be put on")
-    for parent in list(model.modules()):
-        for child_name, child in list(parent._modules.items()):
-            if child in banks:
-                setattr(parent, child_name, banks[child])
+    replace_modules(model, banks)
     return insertion
 
 
-def _candidates(model: nn.Module, insertion: Insertion) -> Iterator[tuple[str, nn.Module]]:
+def replace_modules(model: nn.Module, new: Mapping[nn.Module, nn.Module]) -> None:
+    """Put new modules in the place of old ones, under every name that they have."""
+    for parent in list(model.modules()):
+        for child_name, child in list(parent._modules.items()):
+            if child in new:
+                setattr(parent, child_name, new[child])
+
+
+def _candidates(model: nn.Module, bare: set[str], insertion: Insertion) -> Iterator[tuple[str, nn.Module]]:
     """Layers that could take a bank, each once; what could not is noted as shared."""
     opaque: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if name.startswith(opaque):
             continue
+        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+            raise UserError(f"{name} is a lazy layer without a shape yet; run the network once before inserting")
         if isinstance(module, OPAQUE):
-            opaque += (f"{name}.",)
+            opaque += (f"{name}." if name else "",)
             insertion.shared[name] = "its weights are used without the forward of its inner layers"
-        elif isinstance(module, (nn.Conv2d, nn.Linear, *NORMS)):
+        elif isinstance(module, LAYERS) and name in bare:
+            insertion.shared[name] = "its weights are used without its forward"
+        elif isinstance(module, LAYERS):
             if not name:
                 raise UserError(
                     f"a lone {type(module).__name__} has no parent to hold its bank; wrap it in nn.Sequential"
                 )
+            if parametrize.is_parametrized(module):
+                opaque += (f"{name}.parametrizations.",)  # part of the layer, not a layer
             yield name, module
-        elif any(True for _ in module.parameters(recurse=False)):
+        elif module._parameters or module._buffers:
             insertion.shared[name or type(module).__name__] = f"no transformation for {type(module).__name__}"
 
 
@@ -147,10 +165,17 @@ def branch_matches(conv: nn.Conv2d) -> bool:
     """
     if conv.dilation != (1, 1) or conv.padding_mode != "zeros":
         return False
-    if isinstance(conv.padding, str):
-        return conv.padding == "same" and all(kernel % 2 for kernel in conv.kernel_size)
-    sides = zip(conv.kernel_size, conv.stride, conv.padding, strict=True)
+    if conv.padding == "same":
+        return all(kernel % 2 for kernel in conv.kernel_size)
+    sides = zip(conv.kernel_size, conv.stride, padding_of(conv), strict=True)
     return all((2 * padding - kernel) // stride == (2 - 3) // stride for kernel, stride, padding in sides)
+
+
+def padding_of(conv: nn.Conv2d) -> tuple[int, ...]:
+    """Zeros before the first element of each axis, as numbers (dilation 1)."""
+    if isinstance(conv.padding, str):
+        return tuple(kernel // 2 if conv.padding == "same" else 0 for kernel in conv.kernel_size)
+    return tuple(conv.padding)
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

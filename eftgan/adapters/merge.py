@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from eftgan.adapters.bank import TaskBank, registry_of
-from eftgan.adapters.graph import batchnorm_after
-from eftgan.adapters.tasks import select_task
+from eftgan.adapters.bank import TaskBank, named_banks, registry_of, unwrap
+from eftgan.adapters.graph import batchnorm_after, trace
+from eftgan.adapters.insert import padding_of, replace_modules
 from eftgan.adapters.transforms import ConvTransform, LinearTransform, regroup
+from eftgan.errors import UserError
 
 
 @torch.no_grad()
@@ -22,35 +24,39 @@ def merge_task(model: nn.Module, name: str) -> nn.Module:
     Exact up to rounding. A serial 3x3 transform stays a layer of its own: behind a zero-padded convolution it has
     no equal single convolution at the border.
     """
-    row = registry_of(model).row(name)
-    before, registry = registry_of(model).active, registry_of(model)
-    try:
-        select_task(model, None)  # the copy should not carry an active task
-        merged = copy.deepcopy(model).eval()
-    finally:
-        registry.active = before
-    plain: dict[nn.Module, nn.Module] = {}
-    for parent in list(merged.modules()):
-        for child_name, bank in list(parent._modules.items()):
-            if isinstance(bank, TaskBank):
-                if bank not in plain:
-                    plain[bank] = _merge_bank(bank, bank.tasks[row[bank.part]]).eval()
-                setattr(parent, child_name, plain[bank])
+    network, row = unwrap(model), registry_of(model).row(name)
+    # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
+    plain = {id(bank): _merge_bank(bank, bank.tasks[row[bank.part]]) for _, bank in named_banks(network)}
+    merged = copy.deepcopy(network, plain).eval()
     _fold_batchnorms(merged)
     return merged.requires_grad_(False)
 
 
 def _merge_bank(bank: TaskBank, task: nn.Module) -> nn.Module:
     if bank.mode == "replace":
-        return task
+        return copy.deepcopy(task)
+    layer = _plain_copy(bank.layer)
     if isinstance(task, LinearTransform):
-        return _scale_outputs(bank.layer, task.scale)
+        return _scale_outputs(layer, task.scale)
     if bank.mode == "parallel":
-        return _fold_parallel(bank.layer, task)
+        return _fold_parallel(layer, task)
     weight, bias, groups = task.fused_parameters()
     if task.spatial is None:
-        return _compose_pointwise(bank.layer, weight, bias, groups)
-    return nn.Sequential(bank.layer, _convolution(weight, bias, groups=groups, padding=1))
+        return _compose_pointwise(layer, weight, bias, groups)
+    return nn.Sequential(layer, _convolution(weight, bias, groups=groups, padding=1))
+
+
+def _plain_copy(layer: nn.Module) -> nn.Module:
+    """A copy in eval mode whose weight is a parameter, also where it was computed (spectral norm)."""
+    layer = copy.deepcopy(layer).eval()
+    if parametrize.is_parametrized(layer):
+        for key in list(layer.parametrizations):
+            parametrize.remove_parametrizations(layer, key)
+    if "weight" not in layer._parameters:
+        raise UserError(
+            f"cannot merge {layer}: a hook computes its weight; use torch.nn.utils.parametrizations instead"
+        )
+    return layer
 
 
 def _convolution(
@@ -107,7 +113,7 @@ def _fold_parallel(conv: nn.Conv2d, task: ConvTransform) -> nn.Conv2d:
     """
     tau, tau_bias, tau_groups = task.fused_parameters()
     groups = math.gcd(conv.groups, tau_groups)
-    padding = [k // 2 for k in conv.kernel_size] if conv.padding == "same" else conv.padding
+    padding = padding_of(conv)
     reach = tau.shape[-1] // 2
     before = [max(p, reach) for p in padding]
     after = [max(k - 1 - p, reach) for k, p in zip(conv.kernel_size, padding, strict=True)]
@@ -136,15 +142,16 @@ def _with_weights(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> nn.Co
 
 def _fold_batchnorms(model: nn.Module) -> None:
     """Fold each BatchNorm with running statistics into the layer that alone feeds it; Identity stays behind."""
-    for layer_name, norm_name in batchnorm_after(model).items():
+    new: dict[nn.Module, nn.Module] = {}
+    for layer_name, norm_name in batchnorm_after(model, trace(model)).items():
         layer, norm = model.get_submodule(layer_name), model.get_submodule(norm_name)
-        if norm.running_mean is None:
+        if norm.running_mean is None or "weight" not in layer._parameters:
             continue
         if isinstance(layer, nn.Conv2d):
-            folded = fuse_conv_bn_eval(layer, norm)
+            new[layer] = fuse_conv_bn_eval(layer, norm)
         elif isinstance(layer, nn.Linear) and isinstance(norm, nn.BatchNorm1d):
-            folded = fuse_linear_bn_eval(layer, norm)
+            new[layer] = fuse_linear_bn_eval(layer, norm)
         else:
             continue
-        model.set_submodule(layer_name, folded)
-        model.set_submodule(norm_name, nn.Identity())
+        new[norm] = nn.Identity()
+    replace_modules(model, new)

@@ -1,17 +1,22 @@
-"""The verbs on a whole model: add, select, train, remove, save and load tasks."""
+"""The verbs on a whole model: add, select, train and remove tasks."""
 
 import contextlib
-import os
 from collections.abc import Collection, Iterator, Mapping
 
-from torch import Tensor, nn
+from torch import nn
 
-from eftgan.adapters.bank import PARTS, Part, Row, TaskBank, check_task_name, named_banks, registry_of
+from eftgan.adapters.bank import (
+    INITS,
+    PARTS,
+    Part,
+    Row,
+    TaskBank,
+    check_task_name,
+    is_distributed,
+    named_banks,
+    registry_of,
+)
 from eftgan.errors import UserError
-from eftgan.tensors import read_tensors, tensors_digest, write_tensors
-
-FORMAT = "eftgan-task-1"
-INITS = ("previous", "identity", "random")
 
 
 def task_names(model: nn.Module) -> list[str]:
@@ -35,12 +40,7 @@ def add_task(
     head_size: outputs of the new heads (default: as many as the network came with).
     """
     registry = registry_of(model)
-    check_task_name(name)
-    if name in registry.rows:
-        raise UserError(f"task {name!r} exists already; the model has: {', '.join(registry.rows)}")
-    if init not in INITS and init not in registry.rows:
-        known = ", ".join([*INITS, *registry.rows])
-        raise UserError(f"init {init!r} is neither a way to start nor a task of this model; choose from: {known}")
+    _check_new_task(model, name, init, share, head_size)
     rows = list(registry.rows.values())
     row: Row = {part: registry.new_key() for part in PARTS}
     if rows:
@@ -50,8 +50,27 @@ def add_task(
     for bank_name, bank in named_banks(model):
         if row[bank.part] == registry.new_key():
             modules[bank_name] = _start(bank, init, source, rows[0] if rows else None, head_size)
-    _attach(model, name, row, modules)
+    attach_task(model, name, row, modules)
     select_task(model, name)
+
+
+def _check_new_task(model: nn.Module, name: str, init: str, share: Collection[Part], head_size: int | None) -> None:
+    rows = registry_of(model).rows
+    check_task_name(name)
+    if name in rows:
+        raise UserError(f"task {name!r} exists already; the model has: {', '.join(rows)}")
+    if init not in INITS and init not in rows:
+        known = ", ".join([*INITS, *rows])
+        raise UserError(f"init {init!r} is neither a way to start nor a task of this model; choose from: {known}")
+    if isinstance(share, str) or set(share) - set(PARTS):
+        raise UserError(f"share takes some of the parts {', '.join(PARTS)}, got {share!r}")
+    if head_size is not None and head_size < 1:
+        raise UserError(f"a head needs at least one output, got head_size={head_size}")
+    if is_distributed(model):
+        raise UserError(
+            f"add task {name!r} before the network is wrapped by DistributedDataParallel, which would not know "
+            "its parameters"
+        )
 
 
 def _start(bank: TaskBank, init: str, source: Row | None, first: Row | None, head_size: int | None) -> nn.Module:
@@ -60,6 +79,7 @@ def _start(bank: TaskBank, init: str, source: Row | None, first: Row | None, hea
     if bank.part == "heads":
         if first is not None or head_size not in (None, head_outputs(module)):
             resize_head(module, head_size or head_outputs(module))
+            module.reset_parameters()
         return module
     if init == "random":
         module.reset_parameters()
@@ -77,7 +97,7 @@ def head_outputs(head: nn.Module) -> int:
 
 
 def resize_head(head: nn.Module, outputs: int) -> None:
-    """Give a head another number of outputs and fresh weights."""
+    """Give a head another number of outputs; its weights are to be set afterwards."""
     if isinstance(head, nn.Conv2d):
         head.out_channels = outputs
     else:
@@ -85,10 +105,10 @@ def resize_head(head: nn.Module, outputs: int) -> None:
     head.weight = nn.Parameter(head.weight.new_empty(outputs, *head.weight.shape[1:]))
     if head.bias is not None:
         head.bias = nn.Parameter(head.bias.new_empty(outputs))
-    head.reset_parameters()
 
 
-def _attach(model: nn.Module, name: str, row: Row, modules: Mapping[str, nn.Module]) -> None:
+def attach_task(model: nn.Module, name: str, row: Row, modules: Mapping[str, nn.Module]) -> None:
+    """Make modules that are ready known to their banks, and the task to the model."""
     registry = registry_of(model)
     for bank_name, bank in named_banks(model):
         if bank_name in modules:
@@ -100,14 +120,13 @@ def _attach(model: nn.Module, name: str, row: Row, modules: Mapping[str, nn.Modu
 def remove_task(model: nn.Module, name: str) -> None:
     """Take a task out of the model. If it was active, the base network alone is active afterwards."""
     registry = registry_of(model)
-    row = registry.row(name)
+    row, banks = registry.row(name), named_banks(model)
     del registry.rows[name]
     kept = {(part, key) for other in registry.rows.values() for part, key in other.items()}
-    for _, bank in named_banks(model):
+    for _, bank in banks:
         if (bank.part, row[bank.part]) not in kept:
             del bank.tasks[row[bank.part]]
-    active = registry.active if isinstance(registry.active, tuple) else (registry.active,)
-    if any(each is row for each in active):
+    if not registry.knows(registry.active):
         registry.active = None
 
 
@@ -116,7 +135,9 @@ def select_task(model: nn.Module, name: str | tuple[str, ...] | None) -> None:
     registry = registry_of(model)
     if name is None:
         registry.active = None
-    elif isinstance(name, tuple):
+    elif isinstance(name, tuple | list):
+        if not name:
+            raise UserError("an empty tuple selects nothing; name tasks, or None for the base network")
         registry.active = tuple(registry.row(each) for each in name)
     else:
         registry.active = registry.row(name)
@@ -131,7 +152,7 @@ def using_task(model: nn.Module, name: str | tuple[str, ...] | None) -> Iterator
     try:
         yield model
     finally:
-        registry.active = before
+        registry.active = before if registry.knows(before) else None
 
 
 def train_only(model: nn.Module, name: str, *, shared: bool = False) -> list[nn.Parameter]:
@@ -140,107 +161,17 @@ def train_only(model: nn.Module, name: str, *, shared: bool = False) -> list[nn.
     Returns the trainable parameters: what an optimizer should see.
     """
     row = registry_of(model).row(name)
-    model.requires_grad_(shared)
+    trains = dict.fromkeys(model.parameters(), shared)
     for _, bank in named_banks(model):
-        bank.tasks.requires_grad_(False)
-        if bank.mode == "replace":
-            bank.layer.requires_grad_(False)  # only a pattern: it takes no part in the forward
-        bank.tasks[row[bank.part]].requires_grad_(True)
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-
-def task_state(model: nn.Module, name: str) -> dict[str, Tensor]:
-    """Just tau_t: the tensors of one task, named by layer."""
-    row = registry_of(model).row(name)
-    return {
-        f"{bank_name}.{key}": tensor
-        for bank_name, bank in named_banks(model)
-        for key, tensor in bank.tasks[row[bank.part]].state_dict().items()
-    }
-
-
-def shared_state(model: nn.Module) -> dict[str, Tensor]:
-    """Just theta: every tensor that belongs to no task."""
-    inside = tuple(f"{bank_name}.tasks." for bank_name, _ in named_banks(model))
-    return {key: tensor for key, tensor in model.state_dict().items() if not key.startswith(inside)}
-
-
-def load_shared(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Put theta back; the tensors must be exactly those of `shared_state`."""
-    _check_tensors("the shared weights", shared_state(model), state)
-    model.load_state_dict(state, strict=False)
-
-
-def load_task(model: nn.Module, name: str, state: Mapping[str, Tensor]) -> None:
-    """Put tau_t back, as a new task or over the task of that name. Nothing changes unless everything fits."""
-    registry = registry_of(model)
-    check_task_name(name)
-    known = name in registry.rows
-    row = registry.rows[name] if known else {part: registry.new_key() for part in PARTS}
-    modules, expected = {}, {}
-    for bank_name, bank in named_banks(model):
-        module = bank.new_module()
-        weight = state.get(f"{bank_name}.weight")
-        if bank.part == "heads" and weight is not None and weight.ndim and weight.shape[0]:
-            resize_head(module, weight.shape[0])
-        modules[bank_name] = module
-        expected.update({f"{bank_name}.{key}": tensor for key, tensor in module.state_dict().items()})
-    _check_tensors(f"task {name!r}", expected, state)
-    for bank_name, module in modules.items():
-        module.load_state_dict({key: state[f"{bank_name}.{key}"] for key in module.state_dict()})
-    if known:
-        for bank_name, bank in named_banks(model):
-            bank.tasks[row[bank.part]].load_state_dict(modules[bank_name].state_dict())
-    else:
-        _attach(model, name, row, modules)
-
-
-def _check_tensors(what: str, expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
-    for key in expected:
-        if key not in given:
-            raise UserError(f"{what} does not fit this model: tensor {key!r} is missing")
-        if expected[key].shape != given[key].shape:
-            raise UserError(
-                f"{what} does not fit this model: tensor {key!r} has shape {tuple(given[key].shape)}, "
-                f"expected {tuple(expected[key].shape)}"
-            )
-    if extra := sorted(set(given) - set(expected)):
-        raise UserError(f"{what} does not fit this model: it has no layer for tensor {extra[0]!r}")
-
-
-def fingerprint(model: nn.Module) -> str:
-    """Digest of theta: a task's file belongs to exactly one."""
-    return tensors_digest(shared_state(model))
-
-
-def save_task(model: nn.Module, name: str, path: str | os.PathLike) -> None:
-    """Write one task to a small safetensors file that knows which base it belongs to."""
-    config = registry_of(model).config
-    metadata = {
-        "format": FORMAT,
-        "task": name,
-        "a": str(config.a),
-        "b": str(config.b),
-        "mode": config.mode,
-        "base": fingerprint(model),
-    }
-    write_tensors(path, task_state(model, name), metadata)
-
-
-def load_task_file(model: nn.Module, path: str | os.PathLike, name: str | None = None) -> str:
-    """Add the task of a file to the model (under another name, if given) and return its name."""
-    state, metadata = read_tensors(path)
-    if metadata.get("format") != FORMAT:
+        trains |= dict.fromkeys(bank.tasks.parameters(), False)
+        if bank.mode == "replace":  # the layer is only a pattern: it takes no part in the forward
+            trains |= dict.fromkeys(bank.layer.parameters(), False)
+        trains |= dict.fromkeys(bank.tasks[row[bank.part]].parameters(), True)
+    if is_distributed(model) and any(p.requires_grad != wanted for p, wanted in trains.items()):
         raise UserError(
-            f"{path}: not a task file of this version (format {metadata.get('format')!r}, not {FORMAT!r})"
+            f"choose what trains in task {name!r} before the network is wrapped by DistributedDataParallel, which "
+            "has taken note of other parameters"
         )
-    own = fingerprint(model)
-    if metadata.get("base") != own:
-        raise UserError(
-            f"{path}: made for another base: its fingerprint is {metadata.get('base')}, this model's {own}"
-        )
-    name = name or metadata.get("task", "")
-    if name in registry_of(model).rows:
-        raise UserError(f"{path}: task {name!r} exists already in this model; remove it or give another name")
-    load_task(model, name, state)
-    return name
+    for parameter, wanted in trains.items():
+        parameter.requires_grad_(wanted)
+    return [parameter for parameter, wanted in trains.items() if wanted]

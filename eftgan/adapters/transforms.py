@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import skip_init
 
 from eftgan.errors import UserError
 
@@ -21,6 +22,8 @@ def largest_divisor(number: int, limit: int) -> int:
 
 def check_group_sizes(a: int, b: int) -> None:
     """Refuse group sizes that describe no transformation."""
+    if not all(isinstance(size, int) and not isinstance(size, bool) for size in (a, b)):
+        raise UserError(f"group sizes must be whole numbers, got a={a!r}, b={b!r}")
     if a < 0 or b < 0:
         raise UserError(f"group sizes must not be negative, got a={a}, b={b}")
     if a == 0 and b == 0:
@@ -67,7 +70,10 @@ class ConvTransform(nn.Module):
             if size == 0:
                 return None
             groups = group_count(in_channels, out_channels, size, parallel)
-            return nn.Conv2d(in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=bias)
+            # Its own initialisation would be overwritten, and would draw from the random stream of the run.
+            return skip_init(
+                nn.Conv2d, in_channels, out_channels, kernel, stride, kernel // 2, groups=groups, bias=bias
+            )
 
         self.spatial = grouped(a, 3)  # ws
         self.depth = grouped(b, 1)  # wd
@@ -87,7 +93,7 @@ class ConvTransform(nn.Module):
         if not self.parallel:
             conv = self.convolutions[0]
             centre = conv.kernel_size[0] // 2
-            channels = torch.arange(conv.out_channels)
+            channels = torch.arange(conv.out_channels, device=conv.weight.device)
             conv.weight[channels, channels % conv.weight.shape[1], centre, centre] = 1.0
 
     def reset_parameters(self) -> None:
@@ -120,6 +126,10 @@ class ConvTransform(nn.Module):
         if self.fuses:
             weight, bias, groups = self.fused_parameters()
             return F.conv2d(x, weight, bias, self.spatial.stride, padding=1, groups=groups)
+        return self.forward_separate(x)
+
+    def forward_separate(self, x: Tensor) -> Tensor:
+        """The equation as it stands: one convolution for ws, one for wd."""
         first, *rest = self.convolutions
         out = first(x)
         return out + rest[0](x) if rest else out

@@ -1,0 +1,1 @@
+"""Images for training: LMDB sets, built-in pictures, task sequences, class splits, batches."""

@@ -24,7 +24,9 @@ class Eft(Method):
     discriminator: Annotated[
         Literal["eft", "full"], Doc("eft: as the paper; full: the discriminators train whole, in no task's file")
     ] = "eft"
-    base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
+    base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = (
+        "train"
+    )
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         return config
@@ -49,7 +51,9 @@ class Eft(Method):
                 parts = {f"task {other}": task_state(network, other) for other in names if other != task}
                 if not self.trains_shared(role, names[0] == task):
                     parts["theta"] = shared_state(network)
-                tensors |= {f"{role}: {part}: {key}": t for part, state in parts.items() for key, t in state.items()}
+                tensors |= {
+                    f"{role}: {part}: {key}": t for part, state in parts.items() for key, t in state.items()
+                }
         return tensors
 
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:

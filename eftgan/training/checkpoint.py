@@ -1,10 +1,10 @@
 """A run's folder: exact resume states, shared weights, task files. Safetensors and JSON only, written atomically.
 
-    run.json  config.yaml  scores.jsonl  report.html
-    shared.safetensors            theta, once (methods that freeze it)
-    tasks/02-birds.safetensors    tau_t; or the whole generator, where theta goes on changing ("kind": "full")
-    state/00003000.safetensors    everything that training needs to go on; the last two are kept
-    samples/after-02-birds/01-cats.png
+run.json  config.yaml  scores.jsonl  report.html
+shared.safetensors            theta, once (methods that freeze it)
+tasks/02-birds.safetensors    tau_t; or the whole generator, where theta goes on changing ("kind": "full")
+state/00003000.safetensors    everything that training needs to go on; the last two are kept
+samples/after-02-birds/01-cats.png
 """
 
 import contextlib
@@ -13,17 +13,22 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from eftgan.adapters import fingerprint, load_task, shared_state
+from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.errors import UserError
+from eftgan.methods import Method, Networks
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
 STATES_KEPT = 2
+TASK_FORMAT = "eftgan-run-task-1"
+SHARED_FORMAT = "eftgan-run-shared-1"
 
 
 @dataclass(frozen=True)
@@ -110,28 +115,124 @@ class RunFolder:
         return None
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> dict[str, Tensor]:
-    """An optimizer's state by parameter name; `names`: id of a parameter -> its name."""
+@dataclass
+class Progress:
+    """Where training stands."""
+
+    task: int = 0  # tasks that are finished
+    step: int = 0  # optimizer steps in the task after those
+    total: int = 0  # optimizer steps in all
+    seconds: float = 0.0  # spent in training steps
+
+    @property
+    def number(self) -> int:
+        """Grows with every state that can be saved."""
+        return self.total + self.task
+
+
+def save_training(
+    folder: RunFolder,
+    progress: Progress,
+    networks: Networks,
+    method: Method,
+    optimizers: Mapping[str, torch.optim.Optimizer],
+    further: Mapping[str, Mapping[str, Tensor]],
+) -> Path:
+    """Write all that training needs to go on. `further`: tensors of other parts (EMA) by the part's name."""
+    tensors = with_prefix("method", method.state_dict())
+    for part, state in further.items():
+        tensors |= with_prefix(part, state)
+    for role, network in networks.items():
+        tensors |= with_prefix(f"network/{role}", network.state_dict())
+        if role in optimizers:
+            tensors |= with_prefix(f"optimizer/{role}", _optimizer_tensors(optimizers[role], network))
+    layouts = {role: task_layout(network) for role, network in networks.items()}
+    return folder.save_state(progress.number, tensors, {"progress": asdict(progress), "layouts": layouts})
+
+
+def restore_networks(
+    folder: RunFolder, networks: Networks, method: Method
+) -> tuple[Progress, dict[str, Tensor] | None]:
+    """Give networks and method the newest whole state, if there is one; its tensors serve `restore_optimizers`."""
+    found = folder.load_state()
+    if found is None:
+        return Progress(), None
+    tensors, facts = found
+    for role, network in networks.items():
+        restore_layout(network, facts["layouts"][role])
+        network.load_state_dict(below(f"network/{role}", tensors))
+    method.load_state_dict(below("method", tensors), networks)
+    return Progress(**facts["progress"]), tensors
+
+
+def restore_optimizers(
+    optimizers: Mapping[str, torch.optim.Optimizer], networks: Networks, tensors: Mapping[str, Tensor]
+) -> None:
+    """Put the optimizers' state back, parameter by parameter."""
+    for role, optimizer in optimizers.items():
+        names = _parameter_names(networks[role])
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                own = below(f"optimizer/{role}/{names[parameter]}", tensors)
+                # step counters stay on the CPU, where the optimizers keep them
+                optimizer.state[parameter] = {
+                    key: value.clone() if key == "step" else value.to(parameter.device, copy=True)
+                    for key, value in own.items()
+                }
+
+
+def _parameter_names(network: nn.Module) -> dict[nn.Parameter, str]:
+    return {parameter: name for name, parameter in network.named_parameters()}
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict[str, Tensor]:
+    names = _parameter_names(network)
     return {
-        f"{names[id(parameter)]}/{key}": value if torch.is_tensor(value) else torch.tensor(value)
+        f"{names[parameter]}/{key}": value
         for parameter, state in optimizer.state.items()
         for key, value in state.items()
-        if value is not None
+        if torch.is_tensor(value)
     }
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, names: Mapping[int, str], state: Mapping[str, Tensor]) -> None:
-    """Put an optimizer's state back."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            prefix = f"{names[id(parameter)]}/"
-            own = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-            if own:
-                optimizer.state[parameter] = {
-                    # step counters stay on the CPU, as the optimizers keep them
-                    key: value.clone() if key == "step" else value.to(parameter.device).clone()
-                    for key, value in own.items()
-                }
+def write_task(folder: RunFolder, index: int, task: str, networks: Networks, method: Method) -> None:
+    """Write what the finished task needs for sampling or predicting: tau_t, or the whole network where theta moves.
+
+    Shared weights are written once, before the first task's file.
+    """
+    path = folder.task_file(index, task)
+    snapshot = method.snapshot(networks, task)
+    if snapshot is None:
+        role, network = next(iter(networks.items()))
+        facts = {"format": TASK_FORMAT, "task": task, "kind": "full", "layout": json.dumps(task_layout(network))}
+        write_tensors(path, with_prefix(role, network.state_dict()), facts)
+        return
+    roles = list(dict.fromkeys(key.split("/")[0] for key in snapshot))
+    if not folder.shared.exists():
+        theta = [with_prefix(role, shared_state(networks[role])) for role in roles]
+        tensors = {key: tensor for state in theta for key, tensor in state.items()}
+        write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
+    bases = {role: fingerprint(networks[role]) for role in roles}
+    facts = {"format": TASK_FORMAT, "task": task, "kind": "task", "bases": json.dumps(bases)}
+    write_tensors(path, snapshot, facts)
+
+
+def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.Module) -> None:
+    """Give a network (banks in, no such task yet) what a task's file holds for it."""
+    path = folder.task_file(index, task)
+    tensors, facts = read_tensors(path)
+    if facts.get("format") != TASK_FORMAT:
+        raise UserError(f"{path}: not a task file of this version (format {facts.get('format')!r})")
+    if facts["kind"] == "full":
+        restore_layout(network, json.loads(facts["layout"]))
+        network.load_state_dict(below(role, tensors))
+        return
+    own, base = fingerprint(network), json.loads(facts["bases"]).get(role)
+    if own != base:
+        raise UserError(
+            f"{path}: made for another base: its fingerprint is {base}, that of {folder.shared} is {own}"
+        )
+    load_task(network, task, below(role, tensors))
 
 
 def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,0 +1,1 @@
+"""Raw image collections -> LMDB: `python -m data_prep --help`."""

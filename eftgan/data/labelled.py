@@ -1,0 +1,190 @@
+"""Labelled images from wherever the user has them: built-in, LMDB, torchvision's files, a tree of folders."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch.utils.data import Dataset
+
+from eftgan.data.images import decode_rgb, fit_square, to_chw
+from eftgan.data.lmdb import LmdbImages, spread
+from eftgan.data.shapes import LabelledShapes
+from eftgan.data.torchvision_sets import load_split
+from eftgan.data.trees import Tree, class_folders, open_tree
+from eftgan.errors import UserError
+
+IN_MEMORY_BYTES = 2 << 30
+TORCHVISION_PREFIX = "torchvision:"
+_SHAPES_PER_CLASS = {True: 100, False: 25}
+
+
+class LabelledImages(Dataset):
+    """uint8 images with labels 0..k-1. Small sets lie in memory in `images`; for large ones that is None.
+
+    Items are (uint8 (3, S, S), label); `fetch` gives a whole batch and is the fast way.
+    """
+
+    def __init__(self, base: torch.Tensor | Dataset, targets: torch.Tensor, size: int, indices=None):
+        self.images = base if isinstance(base, torch.Tensor) else None
+        self.targets, self.size = targets, size
+        self._base, self._indices = base, indices  # a large base is shared by all tasks, each with its indices
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[torch.Tensor, int]]:
+        images, targets = self.fetch(torch.as_tensor(indices))
+        return list(zip(images, targets.tolist(), strict=True))
+
+    def fetch(self, indices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """uint8 (B, 3, S, S) and int64 (B,)."""
+        if self.images is not None:
+            return self.images[indices], self.targets[indices]
+        chosen = indices if self._indices is None else self._indices[indices]
+        items = self._base.__getitems__(chosen.tolist())
+        return torch.stack([item[0] for item in items]), self.targets[indices]
+
+    def in_memory(self) -> "LabelledImages":
+        """Itself, or where it fits into memory a copy that lies there."""
+        if self.images is not None or len(self) * 3 * self.size**2 > IN_MEMORY_BYTES:
+            return self
+        images = torch.empty(len(self), 3, self.size, self.size, dtype=torch.uint8)
+        for first in range(0, len(self), 1024):
+            images[first : first + 1024] = self.fetch(torch.arange(first, min(first + 1024, len(self))))[0]
+        return LabelledImages(images, self.targets, self.size)
+
+    def of_classes(self, classes: Sequence[int]) -> "LabelledImages":
+        """Only the images of these classes, relabelled 0..k-1 in their order."""
+        local = torch.full((int(max([*classes, *self.targets.tolist()], default=0)) + 1,), -1)
+        local[torch.as_tensor(classes)] = torch.arange(len(classes))
+        targets = local[self.targets]
+        kept = torch.nonzero(targets >= 0).flatten()
+        return self.subset(kept, targets[kept])
+
+    def subset(self, kept: torch.Tensor, targets: torch.Tensor | None = None) -> "LabelledImages":
+        """The images at `kept`, with new targets where given."""
+        targets = self.targets[kept] if targets is None else targets
+        if self.images is not None:
+            return LabelledImages(self.images[kept], targets, self.size)
+        return LabelledImages(
+            self._base, targets, self.size, kept if self._indices is None else self._indices[kept]
+        )
+
+
+class TreeImages(Dataset):
+    """Images of a tree, decoded and fitted to `size` when they are read."""
+
+    def __init__(self, tree: Tree, items: list[tuple[str, int]], size: int):
+        self.tree, self.items, self.size = tree, items, size
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[torch.Tensor, int]]:
+        return [self[index] for index in indices]
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        name, target = self.items[index]
+        try:
+            return torch.from_numpy(to_chw(fit_square(decode_rgb(self.tree.read(name)), self.size))), target
+        except Exception as error:  # decoders raise whatever a damaged file makes of them
+            raise UserError(f"{self.tree.path}: {name} is unreadable ({error}); repair or remove it") from error
+
+
+Opened = tuple[LabelledImages, LabelledImages, list[str]]  # train, test, class names
+
+
+def open_labelled(data: str, *, size: int, seed: int = 0, limit: int | None = None) -> Opened:
+    """Open a labelled source's train and test images at `size`.
+
+    `shapes` or `shapes:<classes>`; `torchvision:<Name>:<folder>`; a folder of train.lmdb and test.lmdb as
+    data_prep makes it; a folder, tar or zip of train/<class>/ and test/<class>/ (or val/<class>/).
+    """
+    if data == "shapes" or data.startswith("shapes:"):
+        opened = _open_shapes(data, size, seed)
+    elif data.startswith(TORCHVISION_PREFIX):
+        opened = _open_torchvision(data, size)
+    elif (Path(data).expanduser() / "train.lmdb").is_dir():
+        opened = _open_lmdbs(Path(data).expanduser(), size)
+    else:
+        opened = _open_tree(data, size)
+    train, test, classes = opened
+    if limit is not None:
+        train, test = (part.subset(_stratified(part.targets, limit)) for part in (train, test))
+    return train.in_memory(), test.in_memory(), classes
+
+
+def _stratified(targets: torch.Tensor, limit: int) -> torch.Tensor:
+    """Evenly spaced indices after sorting by class, so that every class keeps its share."""
+    order = torch.argsort(targets, stable=True)
+    return order[torch.from_numpy(spread(len(targets), limit))].sort().values
+
+
+def _open_shapes(data: str, size: int, seed: int) -> Opened:
+    wanted = data.partition(":")[2]
+    if wanted and not wanted.isdigit():
+        raise UserError(f"{data!r}: expected shapes:<number of classes>, e.g. shapes:12")
+    chosen = {"classes": int(wanted)} if wanted else {}
+    train, test = (
+        LabelledShapes(count_per_class=_SHAPES_PER_CLASS[train], size=size, seed=seed, train=train, **chosen)
+        for train in (True, False)
+    )
+    parts = [LabelledImages(part.images, part.targets, size) for part in (train, test)]
+    return parts[0], parts[1], train.labels
+
+
+def _open_torchvision(data: str, size: int) -> Opened:
+    name, _, root = data.removeprefix(TORCHVISION_PREFIX).partition(":")
+    if not root:
+        raise UserError(f"{data!r}: expected torchvision:<Name>:<folder>, e.g. torchvision:CIFAR10:downloads")
+    parts = []
+    for train in (True, False):
+        images, targets, classes = load_split(name, root, train=train)
+        parts.append(LabelledImages(_resized(images, size), targets, size))
+    return parts[0], parts[1], classes
+
+
+def _resized(images: torch.Tensor, size: int) -> torch.Tensor:
+    if images.shape[-1] == size:
+        return images
+    chunks = (
+        F.interpolate(chunk.float(), size=(size, size), mode="bilinear", antialias=True).round().to(torch.uint8)
+        for chunk in images.split(1024)
+    )
+    return torch.cat(list(chunks))
+
+
+def _open_lmdbs(folder: Path, size: int) -> Opened:
+    parts = []
+    for split in ("train", "test"):
+        images = LmdbImages(folder / f"{split}.lmdb")
+        if images.targets is None:
+            raise UserError(f"{images.folder} has no labels; make it with: python -m data_prep folder --splits")
+        if images.size != size:
+            raise UserError(
+                f"{images.folder} stores {images.size}x{images.size} images, the classifier wants {size}x{size}; "
+                f"prepare it again with --size {size} --exact"
+            )
+        parts.append(images)
+    train, test = parts
+    if train.labels != test.labels:
+        raise UserError(f"{folder}: train.lmdb and test.lmdb differ in classes; prepare them in one command")
+    return LabelledImages(train, train.targets, size), LabelledImages(test, test.targets, size), train.labels
+
+
+def _open_tree(data: str, size: int) -> Opened:
+    tree = open_tree(data)
+    test_folder = "test/" if any(f"/{name}".count("/test/") for name in tree.names) else "val/"
+    parts = []
+    for folder in ("train/", test_folder):
+        classes, items = class_folders(tree, tree.prefix_of(folder) + folder)
+        targets = torch.tensor([target for _, target in items])
+        parts.append((classes, LabelledImages(TreeImages(tree, items, size), targets, size)))
+    (classes, train), (test_classes, test) = parts
+    if classes != test_classes:
+        raise UserError(f"{tree.path}: train/ and {test_folder} differ in classes")
+    return train, test, classes

@@ -1,0 +1,93 @@
+"""Classification tasks: the classes of one or several labelled sources, dealt out over a sequence of tasks."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from eftgan.data.labelled import LabelledImages, open_labelled
+from eftgan.data.sequences import check_task_name
+from eftgan.data.streams import stream
+from eftgan.errors import UserError
+
+_NOTATION = re.compile(r"(?P<name>.+?)(-(?P<classes>\d+))?(/(?P<tasks>\d+))?")
+
+
+@dataclass(frozen=True)
+class ClassSource:
+    """A labelled source in a sequence: `CIFAR-100/10` is its classes in 10 tasks, `CIFAR-10` one task of all.
+
+    `data` is what `open_labelled` takes; `take` keeps the first so many tasks of the source.
+    """
+
+    name: str
+    data: str
+    take: int | None = None
+
+
+@dataclass(frozen=True)
+class LabelledTask:
+    """One task: images with labels 0..k-1, and the names of the k classes."""
+
+    name: str
+    train: LabelledImages
+    test: LabelledImages
+    classes: list[str]
+
+
+def split_classes(notation: str, classes: int, seed: int | None) -> list[list[int]]:
+    """Class indices of each task for `NAME/TASKS`, e.g. `CIFAR-100/10`: equal shares of a seeded permutation.
+
+    Without `/TASKS` there is one task; without a seed the classes keep their order.
+    """
+    match = _NOTATION.fullmatch(notation)
+    if match is None:
+        raise UserError(f"{notation!r} does not read as NAME or NAME/TASKS, e.g. CIFAR-100/10")
+    if match["classes"] and int(match["classes"]) != classes:
+        raise UserError(f"{notation} speaks of {match['classes']} classes, but the data has {classes}")
+    tasks = int(match["tasks"] or 1)
+    if tasks < 1 or classes % tasks:
+        fitting = ", ".join(str(n) for n in range(1, classes + 1) if classes % n == 0)
+        raise UserError(f"{notation}: {classes} classes do not divide into {tasks} tasks; choose from {fitting}")
+    if tasks == 1 or seed is None:
+        order = list(range(classes))
+    else:  # seeded by the source's name, so that it is split alike in any sequence
+        generator = stream(seed, notation.rpartition("/")[0], "classes")
+        order = torch.randperm(classes, generator=generator).tolist()
+    share = classes // tasks
+    return [order[first : first + share] for first in range(0, classes, share)]
+
+
+def labelled_tasks(
+    sources: Sequence[ClassSource], *, size: int, seed: int | None, limit: int | None = None
+) -> list[LabelledTask]:
+    """The tasks of all sources in order, each source split by its own notation.
+
+    `limit` keeps so many images of each split of each source, evenly over its classes.
+    """
+    tasks: list[LabelledTask] = []
+    for source in sources:
+        train, test, classes = open_labelled(source.data, size=size, seed=seed or 0, limit=limit)
+        shares = split_classes(source.name, len(classes), seed)
+        if source.take is not None and not 1 <= source.take <= len(shares):
+            raise UserError(f"{source.name}: cannot take {source.take} of {len(shares)} tasks")
+        for number, share in enumerate(shares[: source.take], 1):
+            tasks.append(
+                LabelledTask(
+                    name=_task_name(source.name, number, len(shares)),
+                    train=train.of_classes(share),
+                    test=test.of_classes(share),
+                    classes=[classes[index] for index in share],
+                )
+            )
+    names = [task.name for task in tasks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"task name used twice: {', '.join(twice)}; give the sources different names")
+    return tasks
+
+
+def _task_name(notation: str, number: int, tasks: int) -> str:
+    base = re.sub(r"[^\w-]+", "-", notation.rpartition("/")[0] or notation, flags=re.ASCII).strip("-")
+    return check_task_name(base if tasks == 1 else f"{base}-{number:0{len(str(tasks))}d}")

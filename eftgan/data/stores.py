@@ -1,0 +1,96 @@
+"""LMDB environments and the meta entry: what the readers and data_prep's commands stand on.
+
+An environment must not be used after a fork, cannot be pickled, and may be open once per process and path.
+So there is one per (process, path), opened when it is first needed and read-only without a lock file.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from eftgan.errors import UserError
+
+FORMAT, VERSION = "eftgan-images", 1
+META, TARGETS = b"__meta__", b"__targets__"
+
+
+def entry_key(index: int) -> bytes:
+    """Zero-padded, so that LMDB's order is the order of the images."""
+    return b"%08d" % index
+
+
+_environments: dict[tuple[int, str, int], lmdb.Environment] = {}  # by process id, path, inode
+
+
+def environment(folder: Path) -> lmdb.Environment:
+    """This process's only read-only environment of `folder`."""
+    data = folder / "data.mdb"
+    try:
+        key = (os.getpid(), os.path.realpath(folder), data.stat().st_ino)
+    except OSError as error:
+        raise UserError(f"no LMDB at {folder} (no {data}); make one with: python -m data_prep") from error
+    if key not in _environments:
+        # The binding refuses a path that this process, or before the fork its parent, holds open.
+        for other in [other for other in _environments if other[0] != key[0] or other[1] == key[1]]:
+            _environments.pop(other).close()
+        _environments[key] = _open(folder, data)
+    return _environments[key]
+
+
+def _open(folder: Path, data: Path) -> lmdb.Environment:
+    try:
+        store = lmdb.open(str(folder), readonly=True, lock=False, readahead=False, create=False)
+        needed = (store.info()["last_pgno"] + 1) * store.stat()["psize"]
+    except lmdb.Error as error:
+        raise UserError(f"{data} is not a readable LMDB ({error}); make or fetch it again") from error
+    if data.stat().st_size < needed:  # reading past the end of the map would kill the process
+        store.close()
+        raise UserError(f"{data} is cut short: {data.stat().st_size} of {needed} bytes; make or fetch it again")
+    return store
+
+
+def lmdb_folder(path: str | os.PathLike) -> Path:
+    """The folder of an LMDB, given that folder or the data.mdb in it."""
+    path = Path(path).expanduser()
+    return path.parent if path.name == "data.mdb" else path
+
+
+def read_meta(path: str | os.PathLike) -> dict[str, Any] | None:
+    """The set's meta; None for an LMDB in LSUN's own form; a UserError for any other."""
+    folder = lmdb_folder(path)
+    with environment(folder).begin() as transaction:
+        content = transaction.get(META)
+        if content is None:
+            first = next(iter(transaction.cursor()), (b"", b""))[1]
+            if first[:2] == b"\xff\xd8" or (first[:4] == b"RIFF" and first[8:12] == b"WEBP"):
+                return None
+            raise UserError(
+                f"{folder} is an LMDB without {META.decode()} and not in LSUN's form (key -> JPEG or WebP); "
+                "make a set from the raw images with: python -m data_prep folder"
+            )
+    try:
+        meta = json.loads(content)
+        known = meta["format"] == FORMAT and meta["version"] == VERSION
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise UserError(f"{folder}: {META.decode()} is not of this version; make the set again with data_prep")
+    return meta
+
+
+def lsun_keys(path: str | os.PathLike) -> list[bytes]:
+    """All keys of an LMDB in LSUN's form, in its order. Values are not touched, so this is fast."""
+    folder = lmdb_folder(path)
+    if read_meta(folder) is not None:
+        raise UserError(f"{folder} is a prepared set already, not LSUN's own LMDB; use it as it is")
+    with environment(folder).begin() as transaction:
+        return list(transaction.cursor().iternext(keys=True, values=False))
+
+
+def read_entry(path: str | os.PathLike, key: bytes) -> bytes:
+    """The bytes behind one key."""
+    with environment(lmdb_folder(path)).begin() as transaction:
+        return transaction.get(key)

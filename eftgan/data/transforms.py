@@ -1,0 +1,61 @@
+"""Training transforms on whole batches of uint8 tensors."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+
+def random_crop_flip(batch: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tensor:
+    """(B, 3, S, S) -> (B, 3, size, size): every sample its own crop offset and horizontal flip."""
+    count, _, height, width = batch.shape
+    if size > min(height, width):
+        raise ValueError(f"cannot crop {size}x{size} from {height}x{width}")
+    top = torch.randint(height - size + 1, (count, 1), generator=generator)
+    left = torch.randint(width - size + 1, (count, 1), generator=generator)
+    flip = torch.rand(count, 1, generator=generator) < 0.5
+    steps = torch.arange(size)
+    rows = top + steps  # (B, size)
+    columns = left + torch.where(flip, steps.flip(0), steps)  # (B, size)
+    return _gather(batch, rows, columns)
+
+
+def crop_flip_pad(batch: torch.Tensor, padding: int = 4, *, generator: torch.Generator) -> torch.Tensor:
+    """CIFAR's usual augmentation: zero padding, a random crop of the original size, a random flip."""
+    return random_crop_flip(F.pad(batch, (padding,) * 4), batch.shape[-1], generator)
+
+
+def _gather(batch: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    rows, columns = rows.to(batch.device), columns.to(batch.device)
+    sample = torch.arange(len(batch), device=batch.device)[:, None, None, None]
+    channel = torch.arange(batch.shape[1], device=batch.device)[None, :, None, None]
+    return batch[sample, channel, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def centre_crop(batch: torch.Tensor, size: int) -> torch.Tensor:
+    """(B, 3, S, S) -> (B, 3, size, size), the middle."""
+    top, left = (batch.shape[-2] - size) // 2, (batch.shape[-1] - size) // 2
+    if min(top, left) < 0:
+        raise ValueError(f"cannot crop {size}x{size} from {batch.shape[-2]}x{batch.shape[-1]}")
+    return batch[..., top : top + size, left : left + size]
+
+
+def multiscale(batch: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
+    """uint8 (B, 3, S, S) -> float images in [-1, 1] at each size, coarse to fine; coarser ones by area average.
+
+    `sizes` ascend and end with S.
+    """
+    if sizes[-1] != batch.shape[-1] or any(batch.shape[-1] % size for size in sizes):
+        raise ValueError(f"sizes {list(sizes)} must divide and end with the batch's {batch.shape[-1]}")
+    finest = to_unit(batch)
+    return [finest if size == sizes[-1] else F.avg_pool2d(finest, sizes[-1] // size) for size in sizes]
+
+
+def to_unit(batch: torch.Tensor) -> torch.Tensor:
+    """uint8 -> float32 in [-1, 1]."""
+    return batch.to(torch.float32).div_(127.5).sub_(1)
+
+
+def to_uint8(batch: torch.Tensor) -> torch.Tensor:
+    """[-1, 1] -> uint8, rounded to nearest, so that `to_uint8(to_unit(x))` is x."""
+    return batch.detach().float().add(1).mul(127.5).round().clamp(0, 255).to(torch.uint8)

@@ -1,0 +1,143 @@
+"""A tree of files, whether it lies in a folder, a tar or a zip: sorted names and the bytes behind them."""
+
+import os
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from eftgan.data.images import is_image_name
+from eftgan.errors import UserError
+
+
+class Tree:
+    """Sorted relative names in `names`, content by `read`. Can be pickled and shared with forked workers."""
+
+    def __init__(self, path: Path, names: Sequence[str]):
+        self.path = path
+        self.names = sorted(names)
+        self._known = frozenset(self.names)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def read(self, name: str) -> bytes:
+        """The content of one file."""
+        return (self.path / name).read_bytes()
+
+    def text(self, name: str) -> str:
+        """The content of one text file; a UserError that names it where it is missing."""
+        if name not in self:
+            raise UserError(f"{self.path} has no {name}; see --help for the expected layout")
+        return self.read(name).decode("utf-8")
+
+    def images(self, under: str = "") -> list[str]:
+        """The names of all images whose name starts with `under`."""
+        return [name for name in self.names if name.startswith(under) and is_image_name(name)]
+
+    def top(self) -> str:
+        """'name/' where everything lies in one folder of that name with further folders in it, else ''."""
+        tops = {name.split("/", 2)[0] if name.count("/") > 1 else "" for name in self.images()}
+        return f"{tops.pop()}/" if len(tops) == 1 and "" not in tops else ""
+
+    def prefix_of(self, name: str) -> str:
+        """'' where `name` (a file, or a folder ending in /) lies at the top, 'top/' where it lies one below."""
+        found = {other[: other.find(name)] for other in self.names if _below_top(other, name)}
+        if not found:
+            raise UserError(f"{self.path} has no {name}; see --help for the expected layout")
+        return min(found, key=lambda prefix: (len(prefix), prefix))
+
+
+def _below_top(other: str, name: str) -> bool:
+    head, _, tail = other.partition("/")
+    match = str.startswith if name.endswith("/") else str.__eq__
+    return match(other, name) or (bool(head) and match(tail, name))
+
+
+class TarTree(Tree):
+    """An uncompressed tar, read by offset."""
+
+    def __init__(self, path: Path):
+        try:
+            with tarfile.open(path, "r:") as archive:
+                self._spans = {
+                    member.name.removeprefix("./"): (member.offset_data, member.size)
+                    for member in archive
+                    if member.isfile()
+                }
+        except tarfile.TarError as error:
+            remedy = "the file is damaged; fetch it again" if path.suffix == ".tar" else f"run: gunzip {path}"
+            raise UserError(f"{path} cannot be read as an uncompressed tar ({error}); {remedy}") from error
+        super().__init__(path, list(self._spans))
+
+    def read(self, name: str) -> bytes:
+        offset, size = self._spans[name]
+        with open(self.path, "rb") as handle:
+            handle.seek(offset)
+            content = handle.read(size)
+        if len(content) < size:
+            raise EOFError("the archive ends inside this file")
+        return content
+
+
+class ZipTree(Tree):
+    """A zip; each process opens its own handle, because a shared one would share the file position."""
+
+    def __init__(self, path: Path):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = [info.filename for info in archive.infolist() if not info.is_dir()]
+        except zipfile.BadZipFile as error:
+            raise UserError(f"{path} is not a whole zip file ({error}); fetch it again") from error
+        super().__init__(path, names)
+        self._handle: tuple[int, zipfile.ZipFile] | None = None
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_handle": None}
+
+    def read(self, name: str) -> bytes:
+        if self._handle is None or self._handle[0] != os.getpid():
+            self._handle = (os.getpid(), zipfile.ZipFile(self.path))
+        return self._handle[1].read(name)
+
+
+def open_tree(path: str | os.PathLike) -> Tree:
+    """Open a folder, a tar or a zip."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        return Tree(path, _walk(path))
+    if not path.is_file():
+        raise UserError(f"no folder, tar or zip at {path}; check the path")
+    if zipfile.is_zipfile(path) or path.suffix.lower() == ".zip":
+        return ZipTree(path)
+    if path.name.lower().endswith((".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")):
+        return TarTree(path)
+    raise UserError(f"{path} is not a folder, a .tar or a .zip; unpack it and give the folder")
+
+
+def _walk(root: Path) -> list[str]:
+    names, seen = [], set()
+    for folder, subfolders, files in os.walk(root, followlinks=True):
+        real = os.path.realpath(folder)
+        if real in seen:  # a link that leads back to a folder already walked
+            subfolders.clear()
+            continue
+        seen.add(real)
+        subfolders.sort()
+        relative = Path(folder).relative_to(root).as_posix()
+        names += files if relative == "." else [f"{relative}/{name}" for name in files]
+    return names
+
+
+def class_folders(tree: Tree, under: str = "") -> tuple[list[str], list[tuple[str, int]]]:
+    """Class names in order, and (image name, class index): the first folder below `under` is the class."""
+    names = tree.images(under)
+    if not names:
+        raise UserError(f"no images under {tree.path}/{under}; expected {under}<class>/<image>")
+    flat = [name for name in names if "/" not in name[len(under) :]]
+    if flat:
+        raise UserError(f"{tree.path}: {flat[0]} lies in no class folder; expected {under}<class>/<image>")
+    folders = [name[len(under) :].split("/", 1)[0] for name in names]
+    classes = sorted(set(folders))
+    index = {name: i for i, name in enumerate(classes)}
+    return classes, [(name, index[folder]) for name, folder in zip(names, folders, strict=True)]

@@ -1,0 +1,137 @@
+"""Two folders of images against each other: what `python -m pytorch_fid A B` does, with the same figure."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+from tqdm import tqdm
+
+from eftgan.errors import UserError
+from eftgan.evaluation.features import Extractor
+from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
+
+EXTENSIONS = {".bmp", ".jpg", ".jpeg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}  # as pytorch-fid's
+BATCH = 50
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The distance between two folders, and what a reader needs in order to repeat it."""
+
+    metric_names: tuple[str, str]
+    distance: float
+    kernel_mean: float
+    kernel_std: float
+    n: tuple[int, int]
+    extractor: str
+    weights: str
+    resize: str
+
+    def __str__(self) -> str:
+        frechet, kernel = self.metric_names
+        return (
+            f"{frechet} {self.distance:.3f}   {kernel} {self.kernel_mean:.5f} ± {self.kernel_std:.5f}   "
+            f"N {self.n[0]} and {self.n[1]}   ({self.extractor}, {self.resize})"
+        )
+
+
+def compare_folders(
+    a: Path,
+    b: Path,
+    extractor: Extractor,
+    *,
+    mixed_sizes: bool = False,
+    subsets: int = 100,
+    seed: int = 0,
+    progress: bool = True,
+) -> Comparison:
+    """Fréchet and kernel distance between the images directly inside two folders."""
+    stats_a, stats_b = (
+        folder_statistics(Path(folder), extractor, mixed_sizes=mixed_sizes, progress=progress) for folder in (a, b)
+    )
+    kernel_mean, kernel_std = kernel_distance(stats_a.features, stats_b.features, subsets=subsets, seed=seed)
+    return Comparison(
+        metric_names=extractor.metric_names,
+        distance=frechet_distance(stats_a, stats_b),
+        kernel_mean=kernel_mean,
+        kernel_std=kernel_std,
+        n=(stats_a.n, stats_b.n),
+        extractor=extractor.name,
+        weights=extractor.digest,
+        resize=extractor.resize,
+    )
+
+
+def folder_statistics(
+    folder: Path, extractor: Extractor, *, mixed_sizes: bool = False, progress: bool = True
+) -> FeatureStatistics:
+    """Statistics of the images directly inside a folder.
+
+    pytorch-fid stops at images of different sizes unless its batch size is 1; then each one is stretched to
+    the network's size by itself. Here the first such image is an error, and `mixed_sizes` allows it,
+    with pytorch-fid's figure for batch size 1.
+    """
+    files = image_files(folder)
+    statistics = FeatureStatistics(extractor.dims)
+    expected: tuple[int, ...] | None = None
+    with tqdm(total=len(files), desc=folder.name, unit="img", disable=not progress, leave=False) as bar:
+        for paths, images in _batches(files):
+            expected = expected or tuple(images[0].shape)
+            if not mixed_sizes:
+                _require_one_size(paths, images, expected, files[0])
+            for _, group in groupby(images, key=lambda image: image.shape):
+                statistics.update(extractor(torch.stack(list(group))))
+            bar.update(len(paths))
+    return statistics
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The images directly inside a folder, by name; fewer than 2 are an error."""
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}; give a folder of images")
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in EXTENSIONS)
+    if len(files) < 2:
+        raise UserError(
+            f"a distance needs at least 2 images on each side; {folder} has {len(files)} "
+            f"(of {', '.join(sorted(EXTENSIONS))}, directly inside it)"
+        )
+    return files
+
+
+def read_image(path: Path) -> Tensor:
+    """One image file as uint8 (3, H, W)."""
+    try:
+        with Image.open(path) as image:
+            return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
+    except (UnidentifiedImageError, OSError) as error:
+        raise UserError(f"{path} can't be read as an image ({error}); remove or replace it") from error
+
+
+def _batches(files: list[Path]) -> Iterator[tuple[list[Path], list[Tensor]]]:
+    """Batches of decoded images; threads decode the next batch while the network works on this one."""
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        ahead: tuple[list[Path], Iterator[Tensor]] | None = None
+        for start in range(0, len(files), BATCH):
+            paths = files[start : start + BATCH]
+            current, ahead = ahead, (paths, pool.map(read_image, paths))
+            if current is not None:
+                yield current[0], list(current[1])
+        if ahead is not None:
+            yield ahead[0], list(ahead[1])
+
+
+def _require_one_size(paths: list[Path], images: list[Tensor], expected: tuple[int, ...], first: Path) -> None:
+    for path, image in zip(paths, images, strict=True):
+        if tuple(image.shape) != expected:
+            raise UserError(
+                f"images of different sizes: {first.name} is {expected[2]} x {expected[1]}, "
+                f"{path} is {image.shape[2]} x {image.shape[1]}. Bring them to one size, or allow mixed sizes "
+                "(each is then stretched to the network's size by itself)"
+            )

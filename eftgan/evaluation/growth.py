@@ -1,0 +1,212 @@
+"""What one more task costs: parameters, FLOPs and bytes against the base network."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from eftgan.adapters import (
+    PARTS,
+    AdapterConfig,
+    ConvTransform,
+    TaskBank,
+    add_task,
+    insert_adapters,
+    named_banks,
+    registry_of,
+    select_task,
+    shared_state,
+    task_state,
+)
+from eftgan.adapters.bank import unwrap
+from eftgan.evaluation.flops import forward_flops, meta_copy
+
+Example = Tensor | tuple[int, ...]  # an input batch, or the shape of one input
+
+
+@dataclass(frozen=True)
+class LayerGrowth:
+    """The transform at one layer; a, b: effective group sizes, 0 where there is none (diagonals have neither)."""
+
+    name: str
+    kind: str
+    outputs: int
+    a: int
+    b: int
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Counts of a base network and of one task on it; sums of several networks add up field by field."""
+
+    base_parameters: int = 0  # of the network before adapters came in
+    adapter_parameters: int = 0  # ws, wd, their biases, diagonals
+    norm_parameters: int = 0
+    head_parameters: int = 0
+    flops_base: int = 0  # one input through the base network
+    flops_task: int = 0  # one input through the task's, ws and wd counted apart
+    flops_executed: int = 0  # the same as it runs: ws and wd in one convolution where they fuse
+    bytes_base: int = 0  # tensors on disk
+    bytes_task: int = 0
+    layers: tuple[LayerGrowth, ...] = ()
+
+    def __add__(self, other: Growth) -> Growth:
+        names = [field.name for field in dataclasses.fields(Growth)]
+        return Growth(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    @property
+    def parameter_growth(self) -> float:
+        """Adapter parameters against the base's: the paper's figure."""
+        return self.adapter_parameters / self.base_parameters
+
+    @property
+    def flops_growth(self) -> float:
+        """What a task adds to the cost of the base, by the equations."""
+        return self.flops_task / self.flops_base - 1
+
+    @property
+    def executed_growth(self) -> float:
+        """What a task adds to the cost of the base, as it runs."""
+        return self.flops_executed / self.flops_base - 1
+
+    @property
+    def bytes_growth(self) -> float:
+        """A task's file against the file of the shared weights."""
+        return self.bytes_task / self.bytes_base
+
+
+def growth(model: nn.Module, example: Example, task: str | None = None) -> Growth:
+    """Counts of an adapted model, which is not touched.
+
+    example: the shape of one input, or a batch of them. task: the active one if not given, else the latest; a
+    model without tasks is measured with one.
+    """
+    registry = registry_of(model)
+    if task is None:
+        task = next(iter((*registry.active_names, *reversed(registry.rows))), None)
+    else:
+        registry.row(task)  # an unknown one is refused before any work
+
+    def measure(network: nn.Module) -> Growth:
+        if task is None:
+            add_task(network, "task")
+        return _measure(network, example, task or "task")
+
+    return _on_copy(unwrap(model), measure)
+
+
+def growth_of(network: nn.Module, config: AdapterConfig, example: Example) -> Growth:
+    """What `config` would cost on a network that has no adapters yet, and gets none here."""
+
+    def measure(network: nn.Module) -> Growth:
+        insert_adapters(network, config)
+        add_task(network, "task")
+        return _measure(network, example, "task")
+
+    return _on_copy(network, measure)
+
+
+def _on_copy(network: nn.Module, measure: Callable[[nn.Module], Growth]) -> Growth:
+    try:
+        return measure(meta_copy(network))
+    except (NotImplementedError, RuntimeError):  # the forward looks at values, which a meta tensor does not have
+        return measure(copy.deepcopy(network))
+
+
+def _measure(network: nn.Module, example: Example, task: str) -> Growth:
+    select_task(network, None)
+    base = forward_flops(network, example)
+    select_task(network, task)
+    adapted = forward_flops(network, example)
+    counts = dict.fromkeys(PARTS, 0)
+    layers = []
+    for name, bank, module in _modules_of(network, task):
+        counts[bank.part] += _parameters(module)
+        if bank.part == "transforms":
+            layers.append(_layer(name, module))
+    of_tasks = {p for _, bank in named_banks(network) for p in bank.tasks.parameters()}
+    return Growth(
+        base_parameters=sum(p.numel() for p in network.parameters() if p not in of_tasks),
+        adapter_parameters=counts["transforms"],
+        norm_parameters=counts["norms"],
+        head_parameters=counts["heads"],
+        flops_base=base.analytic,
+        flops_task=adapted.analytic,
+        flops_executed=adapted.executed,
+        bytes_base=sum(tensor.nbytes for tensor in shared_state(network).values()),
+        bytes_task=sum(tensor.nbytes for tensor in task_state(network, task).values()),
+        layers=tuple(layers),
+    )
+
+
+def _modules_of(network: nn.Module, task: str) -> Iterator[tuple[str, TaskBank, nn.Module]]:
+    row = registry_of(network).row(task)
+    return ((name, bank, bank.tasks[row[bank.part]]) for name, bank in named_banks(network))
+
+
+def _parameters(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _layer(name: str, module: nn.Module) -> LayerGrowth:
+    if not isinstance(module, ConvTransform):
+        return LayerGrowth(name, "linear", module.scale.numel(), 0, 0, _parameters(module))
+    outputs = module.convolutions[0].out_channels
+    a, b = (conv.out_channels // conv.groups if conv else 0 for conv in (module.spatial, module.depth))
+    return LayerGrowth(name, "conv", outputs, a, b, _parameters(module))
+
+
+def total_growth(growths: Iterable[Growth] | Mapping[str, Growth]) -> Growth:
+    """The sum over networks; with a mapping, layers get the network's name before theirs."""
+    if isinstance(growths, Mapping):
+        growths = [_under(name, each) for name, each in growths.items()]
+    return sum(growths, Growth())
+
+
+def _under(prefix: str, given: Growth) -> Growth:
+    layers = (dataclasses.replace(layer, name=f"{prefix}.{layer.name}") for layer in given.layers)
+    return dataclasses.replace(given, layers=tuple(layers))
+
+
+def format_growth(growth: Growth, per_layer: bool = False) -> str:
+    """The counts as a table of text lines; with the effective group sizes of every layer, if asked."""
+    base = growth.base_parameters
+    rows = [
+        ("", "base", "per task", "growth"),
+        ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.parameter_growth)),
+        ("normalisation parameters", "", _n(growth.norm_parameters), _p(growth.norm_parameters / base)),
+        ("head parameters", "", _n(growth.head_parameters), _p(growth.head_parameters / base)),
+        ("FLOPs, ws and wd apart", _n(growth.flops_base), _n(growth.flops_task), _p(growth.flops_growth)),
+        ("FLOPs, as executed", "", _n(growth.flops_executed), _p(growth.executed_growth)),
+        ("bytes on disk", _n(growth.bytes_base), _n(growth.bytes_task), _p(growth.bytes_growth)),
+    ]
+    if not per_layer:
+        return _table(rows)
+    layers = [("layer", "outputs", "a", "b", "parameters")]
+    for each in growth.layers:
+        a, b = (str(each.a), str(each.b)) if each.kind == "conv" else ("diagonal", "")
+        layers.append((each.name, str(each.outputs), a, b, _n(each.parameters)))
+    return f"{_table(rows)}\n\n{_table(layers)}"
+
+
+def _n(number: int) -> str:
+    return f"{number:,}"
+
+
+def _p(share: float) -> str:
+    return f"{share:+.2%}".replace("%", " %")
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    """Columns side by side, the first to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        for row in rows
+    )
+    return "\n".join("  ".join(line).rstrip() for line in lines)

@@ -1,0 +1,182 @@
+"""Statistics of real images: computed once, kept in a file named by what they depend on."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from tqdm import tqdm
+
+from eftgan.errors import UserError
+from eftgan.evaluation.features import Extractor, tensors_digest
+from eftgan.evaluation.fid import FeatureStatistics
+from eftgan.files import atomic_path
+
+BATCH = 50
+
+
+class ImageData(Protocol):
+    """What a collection of images must offer: a map-style dataset of uint8 (3, H, W) with a digest."""
+
+    digest: str
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class ReferenceKey:
+    """Everything that the statistics of a collection depend on."""
+
+    data: str
+    size: int
+    count: int
+    extractor: str
+    weights: str
+
+    @property
+    def digest(self) -> str:
+        """The name of the cache file, and the reference digest that score lines carry."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:20]
+
+
+def reference_key(data: ImageData, extractor: Extractor, size: int, count: int | None = None) -> ReferenceKey:
+    """The key of a collection's statistics; `count` none means every image."""
+    count = len(data) if count is None else min(count, len(data))
+    return ReferenceKey(data.digest, size, count, extractor.name, extractor.digest)
+
+
+def reference_statistics(
+    data: ImageData,
+    extractor: Extractor,
+    size: int,
+    *,
+    cache: Path | None = None,
+    count: int | None = None,
+    rank: int = 0,
+    processes: int = 1,
+    barrier: Callable[[], None] = lambda: None,
+    progress: bool = True,
+    title: str = "real images",
+) -> FeatureStatistics:
+    """Statistics of `data`, centre-cropped to `size`; read from `cache` (a folder) where they are known.
+
+    Several processes share the work: each calls this with its own `rank` and one common `barrier`, computes
+    its share and leaves it in the cache folder; all return the same merged statistics.
+    """
+    key = reference_key(data, extractor, size, count)
+    if key.count < 2:
+        raise UserError(f"a distance needs at least 2 images on each side; '{title}' has {key.count}")
+    if processes > 1 and cache is None:
+        raise ValueError("several processes share their work through the cache folder: give one")
+    known = None if cache is None else read_statistics(_path(cache, key), key)
+    barrier()  # nobody writes before everybody has looked
+    if known is not None:
+        return known
+    share = range(rank * key.count // processes, (rank + 1) * key.count // processes)
+    indices = [i * len(data) // key.count for i in share]  # spread evenly over the collection
+    images = (centre_crop(data[i], size) for i in indices)
+    statistics = collect_statistics(images, extractor, total=len(indices), progress=progress, title=title)
+    if cache is None:
+        return statistics
+    if processes > 1:
+        statistics = _merge_shares(statistics, cache, key, rank, processes, barrier)
+    if rank == 0:
+        write_statistics(_path(cache, key), statistics, key)
+    return statistics
+
+
+def collect_statistics(
+    images: Iterable[Tensor],
+    extractor: Extractor,
+    *,
+    total: int | None = None,
+    progress: bool = True,
+    title: str = "images",
+) -> FeatureStatistics:
+    """Statistics of a stream of equally large uint8 images (3, H, W), with a progress bar."""
+    statistics = FeatureStatistics(extractor.dims)
+    batch: list[Tensor] = []
+    with tqdm(total=total, desc=title, unit="img", disable=not progress, leave=False) as bar:
+        for image in images:
+            batch.append(image)
+            if len(batch) == BATCH:
+                statistics.update(extractor(torch.stack(batch)))
+                bar.update(len(batch))
+                batch = []
+        if batch:
+            statistics.update(extractor(torch.stack(batch)))
+            bar.update(len(batch))
+    return statistics
+
+
+def centre_crop(image: Tensor, size: int) -> Tensor:
+    """The middle `size` x `size` pixels of (3, H, W)."""
+    height, width = image.shape[-2:]
+    if min(height, width) < size:
+        raise UserError(f"an image of {width} x {height} can't be cropped to {size} x {size}: store it larger")
+    top, left = (height - size) // 2, (width - size) // 2
+    return image[..., top : top + size, left : left + size]
+
+
+def write_statistics(path: Path, statistics: FeatureStatistics, key: ReferenceKey) -> None:
+    """Write the statistics whole or not at all."""
+    tensors = {name: tensor.contiguous() for name, tensor in statistics.tensors().items()}
+    metadata = {"key": json.dumps(asdict(key), sort_keys=True), "content": _content_digest(tensors)}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata)
+
+
+def read_statistics(path: Path, key: ReferenceKey) -> FeatureStatistics | None:
+    """The statistics in a file, or none where it is missing, damaged or of something else."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as handle:
+            metadata = handle.metadata() or {}
+            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 (not a dict)
+        if metadata.get("key") != json.dumps(asdict(key), sort_keys=True):
+            raise ValueError("made for other data")
+        if metadata.get("content") != _content_digest(tensors):
+            raise ValueError("content changed")
+        return FeatureStatistics.from_tensors(tensors)
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        warnings.warn(f"cached statistics {path} are damaged ({error}); computing them again", stacklevel=2)
+        return None
+
+
+def _merge_shares(
+    own: FeatureStatistics,
+    cache: Path,
+    key: ReferenceKey,
+    rank: int,
+    processes: int,
+    barrier: Callable[[], None],
+) -> FeatureStatistics:
+    shares = [cache / f"{key.digest}.{i}-of-{processes}.safetensors" for i in range(processes)]
+    write_statistics(shares[rank], own, key)
+    barrier()
+    merged = FeatureStatistics(own.dims)
+    for share in shares:
+        part = read_statistics(share, key)
+        if part is None:
+            raise UserError(f"{share} is missing or damaged: do all processes see the same folder {cache}?")
+        merged.merge(part)
+    barrier()  # nobody removes a share before everybody has read it
+    shares[rank].unlink()
+    return merged
+
+
+def _path(cache: Path, key: ReferenceKey) -> Path:
+    return Path(cache) / f"{key.digest}.safetensors"
+
+
+def _content_digest(tensors: dict[str, Tensor]) -> str:
+    return tensors_digest(tensors[name].double() for name in sorted(tensors))

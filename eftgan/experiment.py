@@ -1,0 +1,205 @@
+"""Experiments as typed configs, and the functions that build networks, data and trainers from them."""
+
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from torch import nn
+from torch.utils.data import Dataset
+from typing_extensions import Doc
+
+from eftgan import __version__
+from eftgan.adapters import AdapterConfig
+from eftgan.config import Count, Positive, dump, load, plain
+from eftgan.data.sequences import TaskSource, check_sequence
+from eftgan.data.streams import stream
+from eftgan.errors import UserError
+from eftgan.files import write_json, write_text
+from eftgan.methods import AnyMethod, Eft
+from eftgan.models.stackgan import Discriminator, Generator, StackGanConfig, init_weights
+from eftgan.training.checkpoint import RunFolder
+from eftgan.training.gan import GENERATOR, GanTask, GanTraining
+
+# What may differ between the runs of one folder: it does not change what is learned.
+FREE_KEYS = (
+    "out",
+    "log_with",
+    "evaluation",
+    "training.workers",
+    "training.log_every_steps",
+    "training.snapshot_every_steps",
+    "training.save_every_steps",
+)
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """One collection of the sequence."""
+
+    name: Annotated[str, Doc("letters, digits, _ and -")]
+    data: Annotated[str, Doc("an LMDB folder made by data_prep, or shapes:<kind> for built-in pictures")]
+    limit: Annotated[Count | None, Doc("use that many images")] = None
+    steps: Annotated[Count | None, Doc("in place of training.steps")] = None
+    epochs: Annotated[Positive | None, Doc("in place of training.epochs")] = None
+    init: Annotated[str | None, Doc("in place of method.init")] = None
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """The transformations after every convolution."""
+
+    a: Annotated[int, Field(ge=0), Doc("group size of the 3x3 convolution; 0 leaves it out")] = 32
+    b: Annotated[int, Field(ge=0), Doc("group size of the 1x1 convolution; 0 leaves it out")] = 16
+    mode: Annotated[Literal["serial", "parallel"], Doc("after the convolution, or beside it")] = "serial"
+    bias: Annotated[bool, Doc("whether both carry a bias, as in the paper's counts")] = True
+    exclude: Annotated[list[str], Doc("patterns of layer names that stay shared")] = field(default_factory=list)
+    sizes: Annotated[dict[str, tuple[int, int]], Doc("pattern of layer names -> its own [a, b]")] = field(
+        default_factory=dict
+    )
+
+    def config(self, heads: Sequence[str] = ()) -> AdapterConfig:
+        return AdapterConfig(
+            self.a, self.b, self.mode, self.bias, tuple(heads), tuple(self.exclude), dict(self.sizes)
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured after every task while training; `eftgan evaluate` does more at any time."""
+
+    features: Annotated[
+        Literal["none", "random", "inception"],
+        Doc("inception: FID; random: FD-random, a quick distance over a fixed random network; none: nothing"),
+    ] = "random"
+    samples: Annotated[Count, Doc("images generated for each measurement")] = 1000
+
+
+@dataclass(frozen=True)
+class GanExperiment:
+    """A generator trained on one collection after another."""
+
+    tasks: Annotated[list[TaskConfig], Doc("the sequence, in order")]
+    out: Annotated[str, Doc("the run's folder; an unfinished run there is continued")] = "runs/gan"
+    seed: Annotated[int, Field(ge=0), Doc("fixes weights, data order and noise")] = 0
+    network: Annotated[StackGanConfig, Doc("StackGAN-v2")] = field(default_factory=StackGanConfig)
+    adapters: Annotated[Adapters, Doc("EFT transformations")] = field(default_factory=Adapters)
+    method: Annotated[AnyMethod, Doc("the continual-learning method")] = field(default_factory=Eft)
+    training: Annotated[GanTraining, Doc("steps, batches, optimizers")] = field(default_factory=GanTraining)
+    evaluation: Annotated[Evaluation, Doc("after every task")] = field(default_factory=Evaluation)
+    log_with: Annotated[list[str], Doc("Accelerate's trackers, e.g. [tensorboard]")] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_sequence(self.sources)
+        for task in self.tasks:
+            if not any((task.steps, task.epochs, self.training.steps, self.training.epochs)):
+                raise UserError(f"task {task.name}: how long? Set training.steps or training.epochs")
+
+    @property
+    def sources(self) -> list[TaskSource]:
+        return [TaskSource(task.name, task.data, task.limit) for task in self.tasks]
+
+    @property
+    def task_names(self) -> list[str]:
+        return [task.name for task in self.tasks]
+
+
+def build_networks(experiment: GanExperiment) -> dict[str, nn.Module]:
+    """Generator and discriminators with their banks in, weights fixed by the seed, no task yet."""
+    config, seed = experiment.network, experiment.seed
+    networks: dict[str, nn.Module] = {GENERATOR: Generator(config)}
+    networks |= {f"discriminator{size}": Discriminator(size, config.ndf) for size in config.sizes}
+    for role, network in networks.items():
+        init_weights(network, stream(seed, "weights", role))
+    heads = {role: () if role == GENERATOR else ("logits",) for role in networks}
+    experiment.method.prepare(networks, {role: experiment.adapters.config(heads[role]) for role in networks})
+    return networks
+
+
+def build_generator(experiment: GanExperiment) -> Generator:
+    """The generator alone, for sampling."""
+    generator = init_weights(Generator(experiment.network), stream(experiment.seed, "weights", GENERATOR))
+    experiment.method.prepare({GENERATOR: generator}, {GENERATOR: experiment.adapters.config()})
+    return generator
+
+
+def open_tasks(experiment: GanExperiment, processes: int) -> list[GanTask]:
+    """The sequence with its images opened and checked, before anything is trained."""
+    tasks, training = [], experiment.training
+    size = experiment.network.sizes[-1]
+    for task, source in zip(experiment.tasks, experiment.sources, strict=True):
+        images = source.open(size=size, seed=experiment.seed)
+        together = training.batch * processes * training.accumulation
+        if len(images) < together:
+            raise UserError(
+                f"task {task.name}: {task.data} has {len(images)} images, fewer than one step takes ({together}); "
+                "lower training.batch"
+            )
+        tasks.append(GanTask(task.name, images, _steps(task, training, images, together), task.init))
+    return tasks
+
+
+def _steps(task: TaskConfig, training: GanTraining, images: Dataset, together: int) -> int:
+    if task.steps or (training.steps and not task.epochs):
+        return task.steps or training.steps
+    return max(1, math.ceil((task.epochs or training.epochs) * len(images) / together))
+
+
+def start_folder(experiment: GanExperiment, folder: RunFolder, kind: str, command: str) -> None:
+    """Write config.yaml and run.json, or check that the folder's earlier run is the same experiment."""
+    if folder.config.exists():
+        refuse_other_experiment(load(type(experiment), folder.config), experiment, folder)
+    write_text(folder.config, dump(experiment))
+    facts = {
+        "name": folder.path.name,
+        "kind": kind,
+        "method": experiment.method.name,
+        "seed": experiment.seed,
+        "tasks": experiment.task_names,
+        "command": command,
+        "versions": versions(),
+    }
+    write_json(folder.facts, facts)
+
+
+def refuse_other_experiment(before: GanExperiment, now: GanExperiment, folder: RunFolder) -> None:
+    """A run folder holds one experiment; it may only be given further tasks."""
+    old, new = _flat(plain(before)), _flat(plain(now))
+    length = len(before.tasks)
+    if len(now.tasks) < length:
+        raise UserError(
+            f"{folder.path}: this run has {length} tasks, the config {len(now.tasks)}; choose another out="
+        )
+    for key in {**old, **new}:
+        further = key.startswith("tasks.") and int(key.split(".")[1]) >= length
+        if old.get(key) != new.get(key) and not further and not key.startswith(FREE_KEYS):
+            raise UserError(
+                f"{folder.path}: holds a run with {key}={json.dumps(old.get(key))}, now it is "
+                f"{json.dumps(new.get(key))}; choose another out= or remove the folder"
+            )
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings and lists as dotted keys."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else None
+    if items is None:
+        return {prefix.removesuffix("."): data}
+    return {key: value for name, inner in items for key, value in _flat(inner, f"{prefix}{name}.").items()}
+
+
+def versions() -> dict[str, str]:
+    """What the figures of a run depend on."""
+    packages = ("torch", "torchvision", "accelerate", "pytorch-fid", "lmdb", "safetensors", "pillow")
+    found = {name: importlib.metadata.version(name) for name in packages}
+    return {"eftgan": __version__, "python": platform.python_version(), **found}
+
+
+def command_line() -> str:
+    """The command as it was typed, for the report."""
+    return " ".join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])

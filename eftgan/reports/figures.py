@@ -1,0 +1,197 @@
+"""Small figures as inline SVG: they take the page's colours, so they follow its light and dark scheme."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from eftgan.reports.metrics import Metric
+from eftgan.reports.results import Result
+
+# light (good) to dark (bad), even in lightness; readable in grey print and with colour blindness
+HEAT = [(253, 243, 226), (252, 205, 150), (244, 148, 92), (206, 81, 66), (140, 32, 50), (74, 14, 38)]
+COLOURS = 6  # classes s0 to s5 of the style sheet
+MARKERS = ("circle", "square", "diamond", "triangle")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One named line: a value for each task (none where unknown), and its spread over seeds."""
+
+    label: str
+    values: Sequence[float | None]
+    spread: Sequence[float | None] = ()
+    colour: int = 0  # a method keeps its colour and marker through all figures
+    reference: bool = False  # drawn dashed and grey: something to compare with, not a result
+
+    @property
+    def kind(self) -> str:
+        return "ref" if self.reference else f"s{self.colour % COLOURS}"
+
+
+def heat_map(result: Result, low: float, high: float) -> str:
+    """Tasks down, after-task across; darker is worse. `low`, `high`: the range all methods share."""
+    tasks, metric = result.tasks, result.metric
+    numbers = len(tasks) <= 10
+    cell_w, cell_h = ((56, 34) if len(tasks) <= 6 else (40, 28)) if numbers else (22, 22)
+    left = 14 + 7 * max(len(task) for task in tasks)
+    width, height = left + cell_w * len(tasks) + 4, 40 + cell_h * len(tasks)
+    parts = [_text(left + cell_w * len(tasks) / 2, 12, "after task", "axis", "middle")]
+    for i in range(len(tasks)):
+        if numbers or (i + 1) % 5 == 0 or i == 0:
+            parts.append(_text(left + cell_w * (i + 0.5), 30, str(i + 1), "axis", "middle"))
+        parts.append(_text(left - 8, 40 + cell_h * (i + 0.5) + 4, tasks[i], "axis", "end"))
+    for on in range(len(tasks)):
+        for after in range(len(tasks)):
+            x, y = left + cell_w * after, 40 + cell_h * on
+            value = result.cell(after, on)
+            if value is None or not math.isfinite(value.mean):
+                continue
+            share = _share(value.mean, low, high, metric)
+            fill, ink = _heat(share)
+            title = escape(f"{tasks[on]} after {tasks[after]}: {metric.text(value.mean, value.std)}")
+            parts.append(
+                f'<rect x="{x + 1}" y="{y + 1}" width="{cell_w - 2}" height="{cell_h - 2}" rx="2" '
+                f'fill="{fill}"><title>{title}</title></rect>'
+            )
+            if numbers:
+                ink_style = f' style="fill:{ink}"'
+                text = metric.text(value.mean)
+                parts.append(_text(x + cell_w / 2, y + cell_h / 2 + 4, text, "value", "middle", ink_style))
+    alt = f"{metric.name} of each task (rows) after each task (columns) for {result.label}; darker is worse"
+    return _svg(width, height, parts, alt)
+
+
+def heat_legend(low: float, high: float, metric: Metric) -> str:
+    """The colour scale, from best to worst."""
+    best, worst = (low, high) if metric.lower_is_better else (high, low)
+    steps = 24
+    parts = [
+        f'<rect x="{60 + 6 * i}" y="4" width="6.5" height="12" fill="{_heat(i / (steps - 1))[0]}"/>'
+        for i in range(steps)
+    ]
+    parts.append(_text(54, 14, metric.text(best), "axis", "end"))
+    parts.append(_text(60 + 6 * steps + 6, 14, f"{metric.text(worst)} (worse)", "axis", "start"))
+    return _svg(300, 20, parts, f"Colour scale from {metric.text(best)}, best, to {metric.text(worst)}, worst")
+
+
+def heat_range(results: Sequence[Result]) -> tuple[float, float]:
+    """The least and the greatest finite value over all methods."""
+    values = [score.value for result in results for seed in result.seeds for score in seed.values()]
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    return min(finite), max(finite)
+
+
+def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_label: str, alt: str) -> str:
+    """A line for each method over the tasks, named at its end."""
+    width, height, left, top, bottom = 520, 290, 40, 30, 52
+    right = 24 + 7 * max(len(line.label) for line in lines)
+    known = [v + s for line in lines for v, s in _points(line)] + [
+        v - s for line in lines for v, s in _points(line)
+    ]
+    scale = _nice_scale(min(0.0, *known), max(known))
+
+    def x(i: float) -> float:
+        return left + (width - left - right) * (i / max(1, len(ticks) - 1) if len(ticks) > 1 else 0.5)
+
+    def y(value: float) -> float:
+        return height - bottom - (height - top - bottom) * (value - scale[0]) / (scale[-1] - scale[0])
+
+    middle = (left + width - right) / 2
+    parts = [_text(4, 14, y_label, "axis", "start"), _text(middle, height - 4, x_label, "axis", "middle")]
+    for tick in scale:
+        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
+        parts.append(_text(left - 8, y(tick) + 4, f"{tick:g}", "axis", "end"))
+    every = math.ceil(len(ticks) / 8)
+    for i, tick in enumerate(ticks):
+        if i % every == 0:
+            parts.append(_text(x(i), height - bottom + 20, tick, "axis", "middle"))
+    ends = _spread_labels([y(_last(line)) for line in lines])
+    for line, end in zip(lines, ends, strict=True):
+        parts += _draw(line, x, y)
+        parts.append(_text(width - right + 12, end + 4, line.label, f"name {line.kind}", "start"))
+    return _svg(width, height, parts, alt)
+
+
+def _draw(line: Line, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+    name = line.kind
+    points = [(i, value) for i, value in enumerate(line.values) if value is not None and math.isfinite(value)]
+    path = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in points)
+    parts = [f'<polyline class="line {name}" points="{path}"/>']
+    for i, value in points:
+        spread = line.spread[i] if i < len(line.spread) else None
+        if spread:
+            parts.append(
+                f'<line class="line thin {name}" x1="{x(i):.1f}" x2="{x(i):.1f}" '
+                f'y1="{y(value - spread):.1f}" y2="{y(value + spread):.1f}"/>'
+            )
+        if not line.reference:
+            parts.append(_marker(MARKERS[line.colour % len(MARKERS)], x(i), y(value), name))
+    return parts
+
+
+def _marker(shape: str, x: float, y: float, name: str) -> str:
+    if shape == "circle":
+        return f'<circle class="mark {name}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    corners = {
+        "square": [(-4, -4), (4, -4), (4, 4), (-4, 4)],
+        "diamond": [(0, -5), (5, 0), (0, 5), (-5, 0)],
+        "triangle": [(0, -5), (5, 4), (-5, 4)],
+    }[shape]
+    path = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
+    return f'<polygon class="mark {name}" points="{path}"/>'
+
+
+def _points(line: Line) -> list[tuple[float, float]]:
+    spread = [*line.spread, *[None] * (len(line.values) - len(line.spread))]
+    pairs = zip(line.values, spread, strict=True)
+    return [(value, s or 0.0) for value, s in pairs if value is not None and math.isfinite(value)]
+
+
+def _last(line: Line) -> float:
+    return _points(line)[-1][0]
+
+
+def _spread_labels(heights: list[float], gap: float = 15) -> list[float]:
+    """Move labels apart, from top to bottom, so that none covers another."""
+    moved = dict.fromkeys(range(len(heights)), 0.0)
+    previous = -math.inf
+    for i in sorted(moved, key=lambda i: heights[i]):
+        previous = moved[i] = max(heights[i], previous + gap)
+    return [moved[i] for i in range(len(heights))]
+
+
+def _nice_scale(low: float, high: float) -> list[float]:
+    """Four to eight round ticks that cover the range."""
+    span = (high - low) or abs(high) or 1.0
+    step = 10 ** math.floor(math.log10(span / 4))
+    step = next(step * factor for factor in (1, 2, 2.5, 5, 10) if span / (step * factor) <= 5)
+    start = math.floor(low / step + 1e-9)
+    stop = max(start + 1, math.ceil(high / step - 1e-9))
+    return [round(i * step, 12) for i in range(start, stop + 1)]
+
+
+def _share(value: float, low: float, high: float, metric: Metric) -> float:
+    share = (value - low) / (high - low) if high > low else 0.0
+    return share if metric.lower_is_better else 1 - share
+
+
+def _heat(share: float) -> tuple[str, str]:
+    """Fill and ink for a share from 0 (best) to 1 (worst)."""
+    position = min(max(share, 0.0), 1.0) * (len(HEAT) - 1)
+    i = min(int(position), len(HEAT) - 2)
+    mixed = [round(a + (b - a) * (position - i)) for a, b in zip(HEAT[i], HEAT[i + 1], strict=True)]
+    luminance = 0.2126 * mixed[0] + 0.7152 * mixed[1] + 0.0722 * mixed[2]
+    return "#{:02x}{:02x}{:02x}".format(*mixed), "#1a1a1a" if luminance > 125 else "#ffffff"
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str, extra: str = "") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(text)}</text>'
+
+
+def _svg(width: float, height: float, parts: list[str], alt: str) -> str:
+    alt = escape(alt, quote=True)
+    return (
+        f'<svg role="img" aria-label="{alt}" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+        f'height="{height:g}"><title>{alt}</title>{"".join(parts)}</svg>'
+    )

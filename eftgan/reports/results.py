@@ -1,0 +1,192 @@
+"""From score lines to results: task-by-task matrices, averages, forgetting and growth over seeds."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eftgan.reports.metrics import Metric, metrics_in
+from eftgan.reports.runs import REAL, Run
+from eftgan.scores import Score
+
+
+@dataclass(frozen=True)
+class Value:
+    """A mean over seeds, its sample standard deviation, and how many images stand behind it."""
+
+    mean: float
+    std: float | None
+    seeds: int
+    n: frozenset[int] = frozenset()
+    carried: bool = False  # not measured again: proven unchanged
+    within: float | None = None  # with a single seed: the measurement's own spread, as KID has
+
+
+@dataclass(frozen=True)
+class Result:
+    """One method under one metric: the score of task j after task i, for every seed."""
+
+    label: str
+    metric: Metric
+    tasks: tuple[str, ...]
+    seeds: tuple[dict[tuple[int, int], Score], ...]  # per seed: (after task i, on task j) -> score
+
+    def cell(self, after: int, on: int) -> Value | None:
+        """The score of task `on` after task `after` (both from 0), over the seeds that have it."""
+        scores = [seed[after, on] for seed in self.seeds if (after, on) in seed]
+        value = _value([s.value for s in scores], scores)
+        return replace(value, within=scores[0].details.get("std")) if len(scores) == 1 else value
+
+    def average_after(self, after: int) -> Value | None:
+        """The mean over the tasks seen so far."""
+        return self._over_seeds(lambda seed: _mean([seed.get((after, j)) for j in range(after + 1)]))
+
+    @property
+    def final(self) -> Value | None:
+        """The mean over all tasks at the end."""
+        return self.average_after(len(self.tasks) - 1)
+
+    @property
+    def learned(self) -> Value | None:
+        """The mean over tasks, each measured just after it was learned."""
+        return self._over_seeds(lambda seed: _mean([seed.get((j, j)) for j in range(len(self.tasks))]))
+
+    @property
+    def before(self) -> Value | None:
+        """The mean over tasks from the second on, each measured just before it was learned."""
+        return self._over_seeds(lambda seed: _mean([seed.get((j - 1, j)) for j in range(1, len(self.tasks))]))
+
+    @property
+    def forgetting(self) -> Value | None:
+        """How much worse the earlier tasks are at the end than when just learned; above 0 is worse."""
+        return self._over_seeds(lambda seed: _mean_of(self._worsening(seed)))
+
+    def forgetting_of(self, on: int) -> Value | None:
+        """The same for one task."""
+        return self._over_seeds(lambda seed: self._worsening(seed)[on])
+
+    def _worsening(self, seed: dict[tuple[int, int], Score]) -> list[float | None]:
+        last = len(self.tasks) - 1
+        sign = 1 if self.metric.lower_is_better else -1
+        ends = [(seed.get((j, j)), seed.get((last, j))) for j in range(last)]
+        return [sign * (end.value - start.value) if start and end else None for start, end in ends]
+
+    def _over_seeds(self, figure: Callable[[dict[tuple[int, int], Score]], float | None]) -> Value | None:
+        values = [value for value in map(figure, self.seeds) if value is not None]
+        return _value(values, [score for seed in self.seeds for score in seed.values()])
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What each task added to one method's network."""
+
+    label: str
+    tasks: tuple[str, ...]
+    share: tuple[float, ...]  # adapter parameters / base parameters
+    details: tuple[dict[str, Any], ...]
+
+    def totals(self) -> list[float] | None:
+        """Parameters after each task as a multiple of the base network, everything per task included."""
+        if not all("base_parameters" in details for details in self.details):
+            return None
+        base = self.details[0]["base_parameters"]
+        total, totals = base, []
+        for details in self.details:
+            total += sum(details.get(f"{part}_parameters") or 0 for part in ("adapter", "norm", "head"))
+            totals.append(total / base)
+        return totals
+
+
+@dataclass
+class Study:
+    """All runs over one sequence of tasks: what one section of the report shows."""
+
+    kind: str
+    tasks: tuple[str, ...]
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def labels(self) -> list[str]:
+        return list(dict.fromkeys(run.label for run in self.runs))
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """The metrics measured on trained models."""
+        lines = (score for run in self.runs for score in run.scores if score.trained_through in self.tasks)
+        return metrics_in({score.metric for score in lines})
+
+    @property
+    def main(self) -> Metric | None:
+        """The metric that the summary speaks of."""
+        return self.metrics[0] if self.metrics else None
+
+    def results(self, metric: Metric) -> list[Result]:
+        """One result a method, for the methods that have this metric."""
+        scale = _scaled(metric, self.runs)
+        results = []
+        for label in self.labels:
+            seeds = [_matrix(run, metric.name) for run in self.runs if run.label == label]
+            if any(seeds):
+                results.append(Result(label, scale, self.tasks, tuple(seed for seed in seeds if seed)))
+        return results
+
+    def floor(self, metric: Metric) -> dict[str, Score]:
+        """Real images against real images, by task: what a perfect generator would be given."""
+        lines = (score for run in self.runs for score in run.scores if score.metric == metric.name)
+        return {score.tested_on: score for score in lines if score.trained_through == REAL}
+
+    def growth(self) -> list[Growth]:
+        """Growth of the methods that report it for every task, from the first seed that does."""
+        found: dict[str, Growth] = {}
+        for run in self.runs:
+            lines = {score.tested_on: score for score in run.scores if score.metric == "growth"}
+            if run.label not in found and all(task in lines for task in self.tasks):
+                ordered = [lines[task] for task in self.tasks]
+                share = tuple(line.value for line in ordered)
+                found[run.label] = Growth(run.label, self.tasks, share, tuple(s.details for s in ordered))
+        return list(found.values())
+
+
+def studies(runs: list[Run]) -> list[Study]:
+    """Runs grouped by kind and sequence of tasks: only within a group do figures compare."""
+    groups: dict[tuple, Study] = {}
+    for run in runs:
+        groups.setdefault((run.kind, run.tasks), Study(run.kind, run.tasks)).runs.append(run)
+    return list(groups.values())
+
+
+def _matrix(run: Run, metric: str) -> dict[tuple[int, int], Score]:
+    """Of several lines for one cell, the one with most images, and of those the last."""
+    position = {task: i for i, task in enumerate(run.tasks)}
+    matrix: dict[tuple[int, int], Score] = {}
+    for score in run.scores:
+        if score.metric == metric and score.trained_through in position and score.tested_on in position:
+            cell = position[score.trained_through], position[score.tested_on]
+            if cell not in matrix or score.n >= matrix[cell].n:
+                matrix[cell] = score
+    return matrix
+
+
+def _scaled(metric: Metric, runs: list[Run]) -> Metric:
+    """Accuracies are printed in percent, whether the lines hold shares or percent."""
+    values = [score.value for run in runs for score in run.scores if score.metric == metric.name]
+    if metric.unit == " %" and any(value > 1 for value in values):
+        return replace(metric, scale=1.0)
+    return metric
+
+
+def _mean(scores: list[Score | None]) -> float | None:
+    return _mean_of([None if score is None else score.value for score in scores])
+
+
+def _mean_of(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known and len(known) == len(values) else None
+
+
+def _value(values: list[float], scores: list[Score]) -> Value | None:
+    if not values:
+        return None
+    std = statistics.stdev(values) if len(values) > 1 else None
+    carried = bool(scores) and all(score.details.get("carried") for score in scores)
+    return Value(statistics.fmean(values), std, len(values), frozenset(score.n for score in scores), carried)

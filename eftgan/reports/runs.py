@@ -1,0 +1,106 @@
+"""Reading run folders: score lines, and what the trainer wrote down about the run."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from eftgan.errors import UserError
+from eftgan.scores import Score, read_scores
+
+REAL = "real"  # trained_through of lines that compare real images with real images
+METHOD_NAMES = {
+    "eft": "EFT",
+    "finetune": "Finetune",
+    "ewc": "EWC",
+    "mergan": "MeRGAN-RA",
+    "lwf": "LwF",
+    "joint": "Joint",
+    "single": "Single",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method with one seed over one sequence of tasks."""
+
+    folder: Path
+    name: str
+    kind: str  # "gan" or "classifier"
+    label: str  # the row's name in every table
+    seed: int
+    tasks: tuple[str, ...]
+    scores: tuple[Score, ...]
+    info: dict[str, Any]  # run.json as written
+    config: str  # config.yaml as written
+
+
+def load_runs(folders: list[Path]) -> list[Run]:
+    """Every run, with labels that tell apart runs of one method that differ in more than the seed."""
+    if not folders:
+        raise UserError("no runs to report on; give at least one run folder")
+    runs = [run for folder in folders for run in load_run(Path(folder))]
+    taken: dict[tuple, int] = {}
+    for run in runs:
+        key = (run.label, run.seed, run.tasks)
+        taken[key] = taken.get(key, 0) + 1
+    clashing = {label for (label, _, _), times in taken.items() if times > 1}
+    return [replace(run, label=f"{run.label} ({run.name})") if run.label in clashing else run for run in runs]
+
+
+def load_run(folder: Path) -> list[Run]:
+    """The runs in one folder: usually one, more if its score lines are of several methods or seeds."""
+    if not folder.is_dir():
+        raise UserError(f"no run folder {folder}; give the folder that training wrote")
+    info = _read_info(folder / "run.json")
+    scores = _read_scores(folder)
+    tasks = tuple(info.get("tasks") or _tasks_of(scores))
+    if not tasks or not scores:
+        what = "scores" if tasks else "tasks"
+        raise UserError(f"no {what} in {folder / 'scores.jsonl'}; make them with: eftgan evaluate {folder}")
+    config = folder / "config.yaml"
+    groups: dict[tuple[str, int], list[Score]] = {}
+    for score in scores:
+        groups.setdefault((score.method, score.seed), []).append(score)
+    return [
+        Run(
+            folder=folder,
+            name=info.get("name") or folder.resolve().name,
+            kind=info.get("kind") or _kind_of(scores),
+            label=(info.get("title") if len(groups) == 1 else None) or METHOD_NAMES.get(method, method),
+            seed=seed,
+            tasks=tasks,
+            scores=tuple(lines),
+            info=info,
+            config=config.read_text() if config.is_file() else "",
+        )
+        for (method, seed), lines in groups.items()
+    ]
+
+
+def _read_info(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        info = json.loads(path.read_text())
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON ({error}); restore or delete it") from error
+    if not isinstance(info, dict):
+        raise UserError(f"{path} must hold a JSON object; restore or delete it")
+    return info
+
+
+def _read_scores(folder: Path) -> list[Score]:
+    path = folder / "scores.jsonl"
+    try:
+        return read_scores(path)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} holds a line that is not a score ({error}); remove that line") from error
+
+
+def _tasks_of(scores: list[Score]) -> list[str]:
+    return list(dict.fromkeys(s.trained_through for s in scores if s.trained_through != REAL))
+
+
+def _kind_of(scores: list[Score]) -> str:
+    return "classifier" if any("accuracy" in score.metric for score in scores) else "gan"

@@ -1,0 +1,98 @@
+"""The report's first words: what was trained and what came out, for a reader who knows nothing of the code."""
+
+from eftgan.reports.metrics import Metric, percent
+from eftgan.reports.results import Study
+
+NBSP = "\N{NO-BREAK SPACE}"
+EXPLAINED = {
+    "FID": "FID measures how far generated pictures are from real ones",
+    "FD-random": "FD-random measures how far generated pictures are from real ones, "
+    "over a small fixed random network",
+    "accuracy-CIL": "Accuracy-CIL is the share of test pictures classified rightly without being told the task",
+    "accuracy-TIL": "Accuracy-TIL is the share of test pictures classified rightly when the task is given",
+}
+
+
+def title(studies: list[Study]) -> str:
+    """The page's heading."""
+    kinds = {study.kind for study in studies}
+    what = {"gan": "image generator", "classifier": "classifier"}
+    subject = what.get(next(iter(kinds)), "network") if len(kinds) == 1 else "network"
+    most = max(len(study.tasks) for study in studies)
+    return f"One {subject}, {most} tasks in a row" if most > 1 else f"One {subject}, one task"
+
+
+def sentences(study: Study) -> list[str]:
+    """The summary of a study, a few plain sentences."""
+    return [_what(study), *_outcome(study), *_growth(study)]
+
+
+def caution(study: Study) -> str | None:
+    """A warning where the main figure is only a stand-in for FID."""
+    if study.main is None or study.main.name != "FD-random":
+        return None
+    runs = " ".join(str(run.folder) for run in study.runs[:1])
+    return (
+        "FD-random is a quick stand-in over a fixed random network. It is not FID and compares with no published "
+        f"figure. For FID run: eftgan evaluate {runs}"
+    )
+
+
+def _what(study: Study) -> str:
+    what = {"gan": "A generative adversarial network", "classifier": "A classifier"}.get(study.kind, "A network")
+    count = len(study.tasks)
+    order = " → ".join(study.tasks) if count <= 6 else f"{study.tasks[0]} → … → {study.tasks[-1]}"
+    seeds = len({run.seed for run in study.runs})
+    methods = _join(study.labels)
+    tasks = f"{count} tasks, one after another ({order})" if count > 1 else f"one task ({order})"
+    with_seeds = f", with {seeds} seeds" if seeds > 1 else ""
+    return f"{what} learned {tasks}, by {methods}{with_seeds}."
+
+
+def _outcome(study: Study) -> list[str]:
+    if study.main is None:
+        return []
+    results = [result for result in study.results(study.main) if result.final]
+    if not results:
+        return [f"The evaluation is not complete: {study.main.name} is missing for some tasks at the end."]
+    metric = results[0].metric
+    explained = EXPLAINED.get(metric.name)
+    finals = _join(
+        [f"{metric.text(r.final.mean, r.final.std).replace(' ', NBSP)}{metric.unit} for {r.label}" for r in results]
+    )
+    after = "After the last task the average over all tasks is" if len(study.tasks) > 1 else "The result is"
+    return [
+        *([f"{explained}; {metric.direction}."] if explained else []),
+        f"{after} {finals}.",
+        *([_forgetting(metric, results)] if len(study.tasks) > 1 else []),
+    ]
+
+
+def _forgetting(metric: Metric, results: list) -> str:
+    phrases = []
+    for result in results:
+        if result.forgetting is None:
+            continue
+        amount = result.forgetting.mean * metric.scale
+        if result.forgetting.mean == 0:
+            phrases.append(f"with {result.label} earlier tasks stay exactly as they were when learned")
+        elif abs(amount) < 0.5 * 10**-metric.digits:
+            phrases.append(f"with {result.label} earlier tasks stay as they were when learned")
+        else:
+            points = " points" if metric.unit == " %" else f" {metric.name}"
+            word = "worse" if amount > 0 else "better"
+            phrases.append(
+                f"with {result.label} they end {metric.text(abs(result.forgetting.mean))}{points} {word}"
+            )
+    return f"Forgetting of earlier tasks: {_join(phrases)}." if phrases else ""
+
+
+def _growth(study: Study) -> list[str]:
+    grown = [f"{percent(max(item.share))} ({item.label})" for item in study.growth() if max(item.share) > 0]
+    if not grown:
+        return []
+    return [f"Each further task adds adapters of {_join(grown)} of the base network's parameters."]
+
+
+def _join(phrases: list[str]) -> str:
+    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"

@@ -1,0 +1,124 @@
+"""Run folders of GAN training, read back: the generator after any task, samples, grids."""
+
+import dataclasses
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from eftgan.adapters import load_shared
+from eftgan.config import load
+from eftgan.data.grid import save_grid
+from eftgan.data.streams import stream
+from eftgan.data.transforms import centre_crop
+from eftgan.errors import UserError
+from eftgan.experiment import GanExperiment, build_generator
+from eftgan.tensors import read_tensors
+from eftgan.training.checkpoint import RunFolder, below, read_task
+from eftgan.training.gan import GENERATOR, GRID_IMAGES, fixed_noise, generate
+
+
+class GanRun:
+    """A run folder, read back."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = RunFolder(Path(path))
+        if not self.folder.config.is_file():
+            raise UserError(f"{path}: no run there (config.yaml is missing); train one with: python train_gan.py")
+        self.experiment: GanExperiment = load(GanExperiment, self.folder.config)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks in order, trained or not."""
+        return self.experiment.task_names
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the tasks whose files are there."""
+        return [name for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
+
+    def index(self, task: str | int) -> int:
+        """Place of a trained task, from its name or its number (counted from 1)."""
+        trained = self.trained
+        if not trained:
+            raise UserError(f"{self.folder.path}: no task is trained yet; continue with python train_gan.py")
+        if str(task) in trained:
+            return trained.index(str(task))
+        if str(task).isdigit() and 1 <= int(task) <= len(trained):
+            return int(task) - 1
+        raise UserError(f"no task {str(task)!r} in {self.folder.path}; it has: {', '.join(trained)}")
+
+    def generator(self, after: int) -> nn.Module:
+        """The generator as it was when task number `after` (from 0) was trained, in eval mode."""
+        generator = build_generator(self.experiment)
+        if not self.folder.shared.exists():
+            read_task(self.folder, after, self.tasks[after], GENERATOR, generator)
+            return generator.eval()
+        tensors, _ = read_tensors(self.folder.shared)
+        load_shared(generator, below(GENERATOR, tensors))
+        for index, name in enumerate(self.tasks[: after + 1]):
+            read_task(self.folder, index, name, GENERATOR, generator)
+        return generator.eval()
+
+    def sample(self, task: str, count: int, seed: int, after: int, truncation: float | None = None) -> Tensor:
+        """`count` finest images of a task (uint8), the same for the same seed."""
+        z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
+        if truncation is not None:
+            z = truncated(z, truncation)
+        return torch.cat(list(generate(self.generator(after), task, z)))
+
+    def draw_grids(self, after: int) -> None:
+        """Grids of every seen task after one task, and of the real images, where they are not there yet."""
+        missing = [i for i in range(after + 1) if not self.folder.sample_grid(self.tasks, after, i).exists()]
+        if missing:
+            generator = self.generator(after)
+            for index in missing:
+                z = fixed_noise(self.experiment.seed, self.tasks[index], GRID_IMAGES, self.experiment.network.z_dim)
+                images = torch.cat(list(generate(generator, self.tasks[index], z)))
+                save_grid(images, self.folder.sample_grid(self.tasks, after, index), columns=4)
+        real = self.folder.samples / "real" / f"{after + 1:02d}-{self.tasks[after]}.png"
+        if not real.exists():
+            images = self.real_images(after)
+            picked = torch.stack([images[i * len(images) // GRID_IMAGES] for i in range(GRID_IMAGES)])
+            save_grid(centre_crop(picked, self.experiment.network.sizes[-1]), real, columns=4)
+
+    def summary(self) -> str:
+        """What a person does next with a run."""
+        path, task = self.folder.path, self.trained[-1]
+        return "\n".join([
+            f"\n{len(self.trained)} tasks trained: {', '.join(self.trained)}",
+            f"  samples  {self.folder.samples}",
+            f"  report   {self.folder.report}",
+            "next:",
+            f"  eftgan sample {path} --task {task} --n 64 --out {task}.png",
+            f"  eftgan evaluate {path}          # FID with the real Inception weights",
+            f"  eftgan info {path}",
+        ])  # fmt: skip
+
+    def real_images(self, index: int) -> "Images":
+        """The training images of a task."""
+        source = self.experiment.sources[index]
+        return Images(source.open(size=self.experiment.network.sizes[-1], seed=self.experiment.seed))
+
+
+@dataclasses.dataclass(frozen=True)
+class Images:
+    """A dataset's images without their labels."""
+
+    base: torch.utils.data.Dataset
+
+    @property
+    def digest(self) -> str:
+        return self.base.digest
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, index: int) -> Tensor:
+        item = self.base[index]
+        return item[0] if isinstance(item, tuple) else item
+
+
+def truncated(z: Tensor, limit: float) -> Tensor:
+    """Noise redrawn where it is beyond `limit`: more typical, less varied images."""
+    return torch.erfinv(torch.erf(z / 2**0.5) * torch.erf(torch.tensor(limit / 2**0.5))) * 2**0.5

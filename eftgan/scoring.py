@@ -1,0 +1,105 @@
+"""Score lines of a GAN run: the distance of every seen task after every task, and the growth per task."""
+
+import dataclasses
+from collections.abc import Collection
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from eftgan.adapters import shared_state, task_state
+from eftgan.data.streams import stream
+from eftgan.evaluation.features import Extractor
+from eftgan.evaluation.fid import frechet_distance, kernel_distance
+from eftgan.evaluation.reference import collect_statistics, reference_key, reference_statistics
+from eftgan.runs import GanRun
+from eftgan.scores import Score, append_scores, read_scores
+from eftgan.tensors import tensors_digest
+from eftgan.training.gan import generate
+
+
+@dataclasses.dataclass(frozen=True)
+class RunScorer:
+    """Measures a run with one extractor and a number of samples; lines that are there are not made again."""
+
+    run: GanRun
+    extractor: Extractor
+    samples: int
+    cache: Path  # statistics of real images
+
+    def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
+        """Measure each seen task as it is after task number `through` (from 0)."""
+        names = self.run.tasks
+        wanted = [i for i in range(through + 1) if tasks is None or names[i] in tasks]
+        missing = [i for i in wanted if not self._find(through, i)]
+        if not missing:
+            return []
+        generator, made = self.run.generator(through), []
+        for tested in missing:
+            weights = tensors_digest({**shared_state(generator), **task_state(generator, names[tested])})
+            scores = self._carry_over(through, tested, weights) or self._measure(
+                generator, through, tested, weights
+            )
+            append_scores(self.run.folder.scores, scores)
+            made += scores
+        return made
+
+    def _find(self, through: int, tested: int) -> list[Score]:
+        wanted = (self.run.tasks[through], self.run.tasks[tested], self.samples)
+        return [
+            score
+            for score in read_scores(self.run.folder.scores)
+            if (score.trained_through, score.tested_on, score.n) == wanted
+            and score.metric in self.extractor.metric_names
+        ]
+
+    def _carry_over(self, through: int, tested: int, weights: str) -> list[Score]:
+        """The task's earlier lines, if its weights are proven to be the same bits."""
+        for earlier in range(tested, through):
+            found = self._find(earlier, tested)
+            if found and all(score.details.get("weights") == weights for score in found):
+                name = self.run.tasks[through]
+                carried = [dataclasses.replace(score, trained_through=name) for score in found]
+                return [dataclasses.replace(s, details={**s.details, "carried": True}) for s in carried]
+        return []
+
+    def _measure(self, generator: nn.Module, through: int, tested: int, weights: str) -> list[Score]:
+        """Distances between every training image of the task and freshly generated ones."""
+        experiment, task = self.run.experiment, self.run.tasks[tested]
+        size, images = experiment.network.sizes[-1], self.run.real_images(tested)
+        real = reference_statistics(images, self.extractor, size, cache=self.cache, title=f"{task}, real")
+        z = torch.randn(
+            self.samples, experiment.network.z_dim, generator=stream(experiment.seed, task, "evaluation")
+        )
+        fakes = (image for batch in generate(generator, task, z) for image in batch)
+        title = f"{task} after {self.run.tasks[through]}"
+        fake = collect_statistics(fakes, self.extractor, total=self.samples, title=title)
+        kid, spread = kernel_distance(real.features, fake.features)
+        details = {
+            "extractor": self.extractor.name,
+            "extractor_digest": self.extractor.digest,
+            "resize": self.extractor.resize,
+            "reference": reference_key(images, self.extractor, size).digest,
+            "reference_n": real.n,
+            "weights": weights,
+            "carried": False,
+        }
+        frechet, kernel = self.extractor.metric_names
+        return [
+            self._line(through, tested, frechet, frechet_distance(real, fake), details),
+            self._line(through, tested, kernel, kid, {**details, "std": spread}),
+        ]
+
+    def _line(self, through: int, tested: int, metric: str, value: float, details: dict) -> Score:
+        run, experiment = self.run, self.run.experiment
+        names = run.tasks[through], run.tasks[tested]
+        return Score(
+            run.folder.path.name,
+            experiment.method.name,
+            experiment.seed,
+            *names,
+            metric,
+            value,
+            self.samples,
+            details,
+        )

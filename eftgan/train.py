@@ -1,0 +1,71 @@
+"""Train an experiment from its config to its report."""
+
+import contextlib
+from pathlib import Path
+
+from accelerate import Accelerator
+
+from eftgan.evaluation.features import load_extractor
+from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder
+from eftgan.reports.write import write_report
+from eftgan.runs import GanRun
+from eftgan.scoring import RunScorer
+from eftgan.training.checkpoint import RunFolder
+from eftgan.training.gan import GanTask, GanTrainer
+from eftgan.training.launch import make_accelerator
+
+
+def train_gan(experiment: GanExperiment, command: str) -> GanRun | None:
+    """Train every task, going on where the folder stands; after each one draw, measure and report.
+
+    The main process gets the finished run back, the others nothing.
+    """
+    folder, training = RunFolder(Path(experiment.out)), experiment.training
+    accelerator = make_accelerator(
+        folder.path,
+        accumulation=training.accumulation,
+        mixed_precision=training.mixed_precision,
+        log_with=experiment.log_with,
+    )
+    tasks = open_tasks(experiment, accelerator.num_processes)
+    with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
+        if accelerator.is_main_process:
+            start_folder(experiment, folder, "gan", command)
+        accelerator.wait_for_everyone()
+        run = GanRun(folder.path)
+        _train(run, experiment, tasks, accelerator)
+    return run if accelerator.is_main_process else None
+
+
+def _train(run: GanRun, experiment: GanExperiment, tasks: list[GanTask], accelerator: Accelerator) -> None:
+    if experiment.log_with:
+        accelerator.init_trackers("gan")
+
+    def after_task(index: int) -> None:
+        if accelerator.is_main_process:
+            finish_task(run, index)
+        accelerator.wait_for_everyone()
+
+    GanTrainer(
+        accelerator=accelerator,
+        networks=build_networks(experiment),
+        method=experiment.method,
+        options=experiment.training,
+        sizes=experiment.network.sizes,
+        z_dim=experiment.network.z_dim,
+        seed=experiment.seed,
+        folder=run.folder,
+        after_task=after_task,
+    ).run(tasks)
+    accelerator.end_training()
+
+
+def finish_task(run: GanRun, index: int) -> None:
+    """Grids, scores and the report after one task; what is there already is not made again."""
+    run.draw_grids(index)
+    evaluation = run.experiment.evaluation
+    if evaluation.features != "none":
+        extractor = load_extractor(evaluation.features)
+        cache = run.folder.path.parent / ".statistics"
+        RunScorer(run, extractor, evaluation.samples, cache).score(index)
+        write_report([run.folder.path], run.folder.report)

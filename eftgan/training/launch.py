@@ -1,0 +1,33 @@
+"""How training meets Accelerate."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.utils import GradientAccumulationPlugin
+
+from eftgan.errors import UserError
+
+
+def make_accelerator(
+    folder: Path, *, accumulation: int = 1, mixed_precision: str = "no", log_with: Sequence[str] = ()
+) -> Accelerator:
+    """Accelerate as the trainers need it, refusing what would go wrong silently."""
+    try:
+        accelerator = Accelerator(
+            gradient_accumulation_plugin=GradientAccumulationPlugin(
+                num_steps=accumulation, sync_with_dataloader=False
+            ),
+            mixed_precision=mixed_precision,
+            log_with=list(log_with) or None,
+            project_dir=str(folder / "trackers"),
+            # Running statistics are each process's own; broadcasting them would break the two forwards of a step.
+            kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
+        )
+    except (ValueError, ImportError) as error:
+        raise UserError(f"training.mixed_precision or log_with: {error}") from error
+    asked = int(os.environ.get("WORLD_SIZE", "1"))
+    if accelerator.num_processes != asked:
+        raise UserError(f"{asked} processes were asked for, but Accelerate runs {accelerator.num_processes}")
+    return accelerator

@@ -1,0 +1,116 @@
+import threading
+
+import pytest
+import torch
+
+from eftgan.errors import UserError
+from eftgan.evaluation.features import load_extractor
+from eftgan.evaluation.reference import centre_crop, reference_key, reference_statistics
+
+
+class Pictures:
+    """Random images, and a count of how often one was asked for."""
+
+    digest = "d1"
+
+    def __init__(self, n: int = 30, size: int = 20):
+        generator = torch.Generator().manual_seed(0)
+        self.images = torch.randint(0, 256, (n, 3, size, size), dtype=torch.uint8, generator=generator)
+        self.reads = 0
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.reads += 1
+        return self.images[index]
+
+
+@pytest.fixture(scope="module")
+def extractor():
+    return load_extractor("random")
+
+
+def equal(a, b) -> bool:
+    return a.n == b.n and torch.equal(a.mean, b.mean) and torch.equal(a.covariance, b.covariance)
+
+
+def test_statistics_are_of_centre_crops(extractor):
+    data = Pictures()
+    found = reference_statistics(data, extractor, 16, progress=False)
+    assert torch.equal(found.features, extractor(data.images[..., 2:18, 2:18]))
+
+
+def test_a_second_call_reads_the_cache_and_gives_the_same(extractor, tmp_path):
+    data = Pictures()
+    first = reference_statistics(data, extractor, 16, cache=tmp_path, progress=False)
+    reads = data.reads
+    second = reference_statistics(data, extractor, 16, cache=tmp_path, progress=False)
+    assert data.reads == reads
+    assert equal(first, second)
+    assert torch.equal(first.features, second.features)
+
+
+def test_the_key_tells_apart_all_that_matters(extractor):
+    data, other = Pictures(), Pictures()
+    other.digest = "d2"
+    keys = [
+        reference_key(data, extractor, 16),
+        reference_key(other, extractor, 16),
+        reference_key(data, extractor, 20),
+        reference_key(data, extractor, 16, count=10),
+    ]
+    assert len({key.digest for key in keys}) == 4
+    assert reference_key(data, extractor, 16, count=1000) == keys[0]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
+def test_a_damaged_cache_file_is_computed_again(extractor, tmp_path, damage):
+    data = Pictures()
+    first = reference_statistics(data, extractor, 16, cache=tmp_path, progress=False)
+    (file,) = tmp_path.iterdir()
+    content = bytearray(file.read_bytes())
+    content[-100] ^= 255
+    file.write_bytes({"cut": content[: len(content) // 2], "changed": content, "empty": b""}[damage])
+    with pytest.warns(UserWarning, match="damaged"):
+        again = reference_statistics(data, extractor, 16, cache=tmp_path, progress=False)
+    assert equal(first, again)
+    reads = data.reads
+    reference_statistics(data, extractor, 16, cache=tmp_path, progress=False)
+    assert data.reads == reads  # the file was replaced by a sound one
+
+
+def test_a_count_spreads_over_the_collection(extractor):
+    data = Pictures(30)
+    found = reference_statistics(data, extractor, 20, count=10, progress=False)
+    assert torch.equal(found.features, extractor(data.images[::3]))
+
+
+def test_several_processes_share_the_work(extractor, tmp_path):
+    data, alone = Pictures(31), Pictures(31)
+    meeting = threading.Barrier(3)
+    results = {}
+
+    def work(rank: int) -> None:
+        results[rank] = reference_statistics(
+            data, extractor, 16, cache=tmp_path, rank=rank, processes=3, barrier=meeting.wait, progress=False
+        )
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    expected = reference_statistics(alone, extractor, 16, progress=False)
+    assert data.reads == 31
+    assert all(equal(results[0], results[rank]) for rank in range(3))
+    torch.testing.assert_close(results[0].covariance, expected.covariance)
+    assert torch.allclose(results[0].features, expected.features, atol=1e-5)
+    assert len(list(tmp_path.iterdir())) == 1  # shares are gone, the merged file stays
+
+
+def test_images_that_can_not_be_used_are_refused(extractor):
+    with pytest.raises(UserError, match="20 x 20 can't be cropped to 32 x 32"):
+        centre_crop(Pictures()[0], 32)
+    with pytest.raises(UserError, match="at least 2 images"):
+        reference_statistics(Pictures(1), extractor, 16, progress=False)
