@@ -52,4 +52,5 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit("interrupted; nothing was written")
+        print("interrupted; nothing was written", file=sys.stderr)
+        sys.exit(130)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -35,6 +36,7 @@ def ordered_map(function: Callable[[Any], Any], items: Sequence, workers: int) -
 def _start_worker(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent alone deals with it
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

@@ -13,7 +13,8 @@ from eftgan.data.streams import stream
 from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
 from eftgan.experiment import GanExperiment, build_generator
-from eftgan.tensors import read_tensors
+from eftgan.scores import read_scores
+from eftgan.tensors import file_digest, read_tensors
 from eftgan.training.checkpoint import RunFolder, below, read_task
 from eftgan.training.gan import GENERATOR, GRID_IMAGES, fixed_noise, generate
 
@@ -60,12 +61,14 @@ class GanRun:
             read_task(self.folder, index, name, GENERATOR, generator)
         return generator.eval()
 
-    def sample(self, task: str, count: int, seed: int, after: int, truncation: float | None = None) -> Tensor:
+    def sample(
+        self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None
+    ) -> Tensor:
         """`count` finest images of a task (uint8), the same for the same seed."""
         z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
         if truncation is not None:
             z = truncated(z, truncation)
-        return torch.cat(list(generate(self.generator(after), task, z)))
+        return torch.cat(list(generate(generator, task, z)))
 
     def draw_grids(self, after: int) -> None:
         """Grids of every seen task after one task, and of the real images, where they are not there yet."""
@@ -94,6 +97,25 @@ class GanRun:
             f"  eftgan evaluate {path}          # FID with the real Inception weights",
             f"  eftgan info {path}",
         ])  # fmt: skip
+
+    def describe(self) -> str:
+        """Tasks, steps, files and digests, as text."""
+        lines = [
+            f"run      {self.folder.path}",
+            f"method   {self.experiment.method.name}, seed {self.experiment.seed}",
+        ]
+        network = self.experiment.network
+        lines.append(f"network  StackGAN-v2, sizes {network.sizes}, ngf {network.ngf}, ndf {network.ndf}")
+        if self.folder.shared.exists():
+            lines.append(f"shared   {self.folder.shared.stat().st_size:,} bytes, {file_digest(self.folder.shared)}")
+        for index, task in enumerate(self.experiment.tasks):
+            path = self.folder.task_file(index, task.name)
+            state = f"{path.stat().st_size:,} bytes, {file_digest(path)}" if path.exists() else "not trained yet"
+            lines.append(f"task {index + 1:<3} {task.name}: {state}  ({task.data})")
+        for score in read_scores(self.folder.scores):
+            if score.metric == "growth" and score.tested_on == self.trained[-1]:
+                lines.append(f"growth   {score.value:.2%} of the base's parameters per task")
+        return "\n".join(lines)
 
     def real_images(self, index: int) -> "Images":
         """The training images of a task."""

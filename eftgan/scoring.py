@@ -11,11 +11,44 @@ from eftgan.adapters import shared_state, task_state
 from eftgan.data.streams import stream
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.fid import frechet_distance, kernel_distance
+from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.reference import collect_statistics, reference_key, reference_statistics
 from eftgan.runs import GanRun
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import tensors_digest
-from eftgan.training.gan import generate
+from eftgan.training.gan import GENERATOR, generate
+
+
+def statistics_folder(run: GanRun) -> Path:
+    """Where statistics of real images are kept: beside the runs, which share them."""
+    return run.folder.path.parent / ".statistics"
+
+
+def score_growth(run: GanRun, through: int, networks: dict[str, nn.Module]) -> None:
+    """One line for what the task adds to the networks; `networks` have the run's tasks."""
+    experiment, task = run.experiment, run.tasks[through]
+    if any(score.metric == "growth" and score.tested_on == task for score in read_scores(run.folder.scores)):
+        return
+    growths = {}
+    for role, network in networks.items():
+        size = role.removeprefix("discriminator")
+        example = (experiment.network.z_dim,) if role == GENERATOR else (3, int(size), int(size))
+        owned = experiment.method.owned_by_tasks(role)
+        full = growth(network, example, task)
+        growths[role] = dataclasses.replace(
+            full,
+            adapter_parameters=full.adapter_parameters if "transforms" in owned else 0,
+            norm_parameters=full.norm_parameters if "norms" in owned else 0,
+            head_parameters=full.head_parameters if "heads" in owned else 0,
+        )
+    total = total_growth(growths)
+    details = {k: v for k, v in dataclasses.asdict(total).items() if k != "layers"}
+    details |= {
+        "bytes_shared": details.pop("bytes_base"),
+        "bytes_task": run.folder.task_file(through, task).stat().st_size,
+    }
+    line = (run.folder.path.name, experiment.method.name, experiment.seed, task, task, "growth")
+    append_scores(run.folder.scores, [Score(*line, total.parameter_growth, 0, details)])
 
 
 @dataclasses.dataclass(frozen=True)

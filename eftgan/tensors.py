@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from eftgan.errors import UserError
-from eftgan.files import atomic_path
+from eftgan.files import write_bytes
 
 
 def tensors_digest(state: Mapping[str, Tensor]) -> str:
@@ -27,8 +27,7 @@ def tensors_digest(state: Mapping[str, Tensor]) -> str:
 def write_tensors(path: str | os.PathLike, state: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write tensors and metadata as one file, atomically. Tensors that share memory are written out each."""
     own = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in state.items()}
-    with atomic_path(path) as temporary:
-        save_file(own, temporary, dict(metadata))
+    write_bytes(path, save(own, dict(metadata)))
 
 
 def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -41,3 +40,9 @@ def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, 
             return {key: handle.get_tensor(key) for key in handle.keys()}, handle.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path}: not a whole safetensors file ({error})") from error
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """sha256 of a file's bytes."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -9,7 +9,7 @@ from eftgan.evaluation.features import load_extractor
 from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder
 from eftgan.reports.write import write_report
 from eftgan.runs import GanRun
-from eftgan.scoring import RunScorer
+from eftgan.scoring import RunScorer, score_growth, statistics_folder
 from eftgan.training.checkpoint import RunFolder
 from eftgan.training.gan import GanTask, GanTrainer
 from eftgan.training.launch import make_accelerator
@@ -41,14 +41,17 @@ def _train(run: GanRun, experiment: GanExperiment, tasks: list[GanTask], acceler
     if experiment.log_with:
         accelerator.init_trackers("gan")
 
+    networks = build_networks(experiment)
+
     def after_task(index: int) -> None:
         if accelerator.is_main_process:
+            score_growth(run, index, networks)
             finish_task(run, index)
         accelerator.wait_for_everyone()
 
     GanTrainer(
         accelerator=accelerator,
-        networks=build_networks(experiment),
+        networks=networks,
         method=experiment.method,
         options=experiment.training,
         sizes=experiment.network.sizes,
@@ -66,6 +69,5 @@ def finish_task(run: GanRun, index: int) -> None:
     evaluation = run.experiment.evaluation
     if evaluation.features != "none":
         extractor = load_extractor(evaluation.features)
-        cache = run.folder.path.parent / ".statistics"
-        RunScorer(run, extractor, evaluation.samples, cache).score(index)
-        write_report([run.folder.path], run.folder.report)
+        RunScorer(run, extractor, evaluation.samples, statistics_folder(run)).score(index)
+    write_report([run.folder.path], run.folder.report)

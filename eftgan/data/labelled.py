@@ -59,7 +59,7 @@ class LabelledImages(Dataset):
 
     def of_classes(self, classes: Sequence[int]) -> "LabelledImages":
         """Only the images of these classes, relabelled 0..k-1 in their order."""
-        local = torch.full((int(max([*classes, *self.targets.tolist()], default=0)) + 1,), -1)
+        local = torch.full((max(*classes, int(self.targets.max())) + 1,), -1)
         local[torch.as_tensor(classes)] = torch.arange(len(classes))
         targets = local[self.targets]
         kept = torch.nonzero(targets >= 0).flatten()
@@ -178,10 +178,11 @@ def _open_lmdbs(folder: Path, size: int) -> Opened:
 
 def _open_tree(data: str, size: int) -> Opened:
     tree = open_tree(data)
-    test_folder = "test/" if any(f"/{name}".count("/test/") for name in tree.names) else "val/"
+    top = tree.prefix_of("train/")
+    test_folder = "test/" if tree.images(f"{top}test/") else "val/"
     parts = []
     for folder in ("train/", test_folder):
-        classes, items = class_folders(tree, tree.prefix_of(folder) + folder)
+        classes, items = class_folders(tree, top + folder)
         targets = torch.tensor([target for _, target in items])
         parts.append((classes, LabelledImages(TreeImages(tree, items, size), targets, size)))
     (classes, train), (test_classes, test) = parts

@@ -31,7 +31,7 @@ def environment(folder: Path) -> lmdb.Environment:
     try:
         key = (os.getpid(), os.path.realpath(folder), data.stat().st_ino)
     except OSError as error:
-        raise UserError(f"no LMDB at {folder} (no {data}); make one with: python -m data_prep") from error
+        raise UserError(f"no LMDB at {folder}: it has no data.mdb; check the path, or make a set: python -m data_prep --help") from error
     if key not in _environments:
         # The binding refuses a path that this process, or before the fork its parent, holds open.
         for other in [other for other in _environments if other[0] != key[0] or other[1] == key[1]]:

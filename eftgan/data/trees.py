@@ -28,7 +28,7 @@ class Tree:
     def text(self, name: str) -> str:
         """The content of one text file; a UserError that names it where it is missing."""
         if name not in self:
-            raise UserError(f"{self.path} has no {name}; see --help for the expected layout")
+            raise UserError(f"{self.path} has no {name}; see `python -m data_prep --help` for the expected layout")
         return self.read(name).decode("utf-8")
 
     def images(self, under: str = "") -> list[str]:
@@ -42,16 +42,13 @@ class Tree:
 
     def prefix_of(self, name: str) -> str:
         """'' where `name` (a file, or a folder ending in /) lies at the top, 'top/' where it lies one below."""
-        found = {other[: other.find(name)] for other in self.names if _below_top(other, name)}
-        if not found:
-            raise UserError(f"{self.path} has no {name}; see --help for the expected layout")
-        return min(found, key=lambda prefix: (len(prefix), prefix))
-
-
-def _below_top(other: str, name: str) -> bool:
-    head, _, tail = other.partition("/")
-    match = str.startswith if name.endswith("/") else str.__eq__
-    return match(other, name) or (bool(head) and match(tail, name))
+        match = str.startswith if name.endswith("/") else str.__eq__
+        tops = {other.partition("/")[0] + "/" for other in self.names if match(other.partition("/")[2], name)}
+        if any(match(other, name) for other in self.names):
+            return ""
+        if not tops:
+            raise UserError(f"{self.path} has no {name}; see `python -m data_prep --help` for the expected layout")
+        return min(tops)
 
 
 class TarTree(Tree):

@@ -67,19 +67,25 @@ def heat_legend(low: float, high: float, metric: Metric) -> str:
     best, worst = (low, high) if metric.lower_is_better else (high, low)
     steps = 24
     parts = [
-        f'<rect x="{60 + 6 * i}" y="4" width="6.5" height="12" fill="{_heat(i / (steps - 1))[0]}"/>'
+        f'<rect x="{100 + 6 * i}" y="4" width="6.5" height="12" fill="{_heat(i / (steps - 1))[0]}"/>'
         for i in range(steps)
     ]
-    parts.append(_text(54, 14, metric.text(best), "axis", "end"))
-    parts.append(_text(60 + 6 * steps + 6, 14, f"{metric.text(worst)} (worse)", "axis", "start"))
-    return _svg(300, 20, parts, f"Colour scale from {metric.text(best)}, best, to {metric.text(worst)}, worst")
+    parts.append(_text(94, 14, f"better {metric.text(best)}", "axis", "end"))
+    parts.append(_text(100 + 6 * steps + 6, 14, f"{metric.text(worst)} worse", "axis", "start"))
+    return _svg(350, 20, parts, f"Colour scale from {metric.text(best)}, best, to {metric.text(worst)}, worst")
 
 
 def heat_range(results: Sequence[Result]) -> tuple[float, float]:
-    """The least and the greatest finite value over all methods."""
-    values = [score.value for result in results for seed in result.seeds for score in seed.values()]
-    finite = [value for value in values if math.isfinite(value)] or [0.0]
-    return min(finite), max(finite)
+    """The range of the colours: shares from none to all; distances from 0 to the worst of all methods.
+
+    At least twice the worst value of a task just learned, so that only what is forgotten looks dark.
+    """
+    if results[0].metric.unit == " %":
+        return 0.0, 100 / results[0].metric.scale
+    cells = [(cell, score.value) for result in results for seed in result.seeds for cell, score in seed.items()]
+    learned = [value for (after, on), value in cells if after == on and math.isfinite(value)]
+    finite = [value for _, value in cells if math.isfinite(value)]
+    return min([0.0, *finite]), max([*finite, *(2 * value for value in learned), 1e-9])
 
 
 def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_label: str, alt: str) -> str:

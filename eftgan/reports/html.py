@@ -127,7 +127,7 @@ def _growth(study: Study, growth: list[Growth], prefix: str) -> str:
             f"{line.label} {', '.join(f'{value:.2f}' for value in line.values)}" for line in lines
         )
         chart = figures.line_chart(
-            [*lines, figures.Line("a network a task", separate, reference=True)],
+            [*lines, figures.Line("separate networks", separate, reference=True)],
             [str(i + 1) for i in range(len(tasks))],
             x_label="number of tasks",
             y_label="parameters, × base network",

@@ -38,14 +38,16 @@ def output_of(model: nn.Module, task: str | tuple[str, ...] | None, x: Tensor) -
 
 
 def train(model: nn.Module, task: str, x: Tensor, *, shared: bool = False, steps: int = 2) -> None:
-    """A few steps of plain SGD towards some other output."""
-    optimizer = torch.optim.SGD(train_only(model, task, shared=shared), lr=0.05)
+    """A few small steps of SGD towards some other output."""
+    parameters = train_only(model, task, shared=shared)
+    optimizer = torch.optim.SGD(parameters, lr=0.05)
     model.train()
     with using_task(model, task):
         for _ in range(steps):
             optimizer.zero_grad()
             out = model(x)
             (out - out.detach().roll(1) - 1).square().mean().backward()
+            nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
 
 

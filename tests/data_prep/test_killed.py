@@ -30,8 +30,8 @@ def children(pid):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_killed_while_writing_then_run_again(prep, picture, tmp_path):
-    source = picture(tmp_path / "raw/0.jpg", size=(500, 500))
-    for number in range(1, 2500):
+    source = picture(tmp_path / "raw/0.jpg", size=(200, 200))
+    for number in range(1, 2000):
         os.link(source, tmp_path / f"raw/{number}.jpg")
     output = tmp_path / "sets" / "x.lmdb"
     arguments = ("folder", tmp_path / "raw", output, "--size", 32, "--workers", 2)
@@ -64,8 +64,8 @@ def alive(pid):
 
 
 def test_a_killed_worker_ends_the_run_with_a_message(picture, tmp_path):
-    source = picture(tmp_path / "raw/0.jpg", size=(500, 500))
-    for number in range(1, 2500):
+    source = picture(tmp_path / "raw/0.jpg", size=(200, 200))
+    for number in range(1, 2000):
         os.link(source, tmp_path / f"raw/{number}.jpg")
     process = start("folder", tmp_path / "raw", tmp_path / "x.lmdb", "--workers", 2)
     wait_until(lambda: children(process.pid))

@@ -46,7 +46,7 @@ def test_other_files_are_left_out_and_greyscale_is_read(tmp_path, extractor):
 
 def test_mixed_sizes_are_an_error_unless_allowed(tmp_path, extractor):
     folder = fill(fill(tmp_path / "a", 3), 2, size=(30, 20), seed=1)
-    with pytest.raises(UserError, match="24 x 24, .* is 20 x 30"):
+    with pytest.raises(UserError, match=r"24 x 24, .* is 20 x 30"):
         folder_statistics(folder, extractor, progress=False)
     assert folder_statistics(folder, extractor, mixed_sizes=True, progress=False).n == 5
 

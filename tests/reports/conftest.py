@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from eftgan.scores import Score, append_scores
@@ -15,8 +16,23 @@ PAPER = {  # FID by task, from when it was learned on
 COLOURS = [(196, 140, 90), (90, 150, 190), (150, 150, 150), (110, 160, 100)]
 
 
+@pytest.fixture(name="make_run")
+def _make_run():
+    return make_run
+
+
+@pytest.fixture(name="make_classifier_run")
+def _make_classifier_run():
+    return make_classifier_run
+
+
+@pytest.fixture
+def paper():
+    return PAPER
+
+
 def make_run(
-    folder: Path, method: str = "eft", *, seed: int = 0, metric: str = "FID", samples: bool = True, n: int = 5000
+    folder: Path, method: str = "eft", *, seed: int = 0, metric: str = "FID", samples: bool = False, n: int = 5000
 ) -> Path:
     """A finished run; its figures are the paper's, shifted a little by the seed."""
     info = {
@@ -68,7 +84,7 @@ def make_samples(folder: Path, *, forgets: bool) -> None:
             _grid(folder / f"samples/after-{after + 1:02d}-{TASKS[after]}" / name, COLOURS[shown], 1 + on)
 
 
-def _grid(path: Path, colour: tuple[int, int, int], salt: int, side: int = 32, count: int = 4) -> None:
+def _grid(path: Path, colour: tuple[int, int, int], salt: int, side: int = 16, count: int = 4) -> None:
     image = Image.new("RGB", (side * count, side * count))
     for i in range(count * count):
         shift = (i * 37 + salt * 11) % 60 - 30

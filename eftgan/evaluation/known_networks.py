@@ -1,0 +1,44 @@
+"""The growth of the networks that this package knows by name."""
+
+from collections.abc import Sequence
+
+import torch
+
+from eftgan.adapters import AdapterConfig
+from eftgan.errors import UserError
+from eftgan.evaluation.growth import Growth, growth_of, total_growth
+from eftgan.models import Discriminator, Generator, StackGanConfig, build_classifier, head_name
+
+USUAL_SIZES = {"alexnet": 224, "vgg16_tiny": 64}
+
+
+def stackgan_growth(config: StackGanConfig, adapters: AdapterConfig) -> Growth:
+    """Generator and discriminators together, as the paper counts; their logits layers are per-task heads."""
+    with torch.device("meta"):
+        generator = Generator(config)
+        discriminators = {size: Discriminator(size, config.ndf) for size in config.sizes}
+    growths = {"generator": growth_of(generator, adapters, (config.z_dim,))}
+    with_logits = AdapterConfig(
+        adapters.a, adapters.b, adapters.mode, adapters.bias, ("logits",), adapters.exclude, adapters.sizes
+    )
+    for size, network in discriminators.items():
+        growths[f"discriminator{size}"] = growth_of(network, with_logits, (3, size, size))
+    return total_growth(growths)
+
+
+def classifier_growth(
+    name: str,
+    classes: int,
+    a: int,
+    b: int,
+    mode: str = "serial",
+    exclude: Sequence[str] = (),
+    size: int | None = None,
+) -> Growth:
+    """A classifier by its name, its head wholly per task."""
+    network = build_classifier(name, classes)
+    size = size or (224 if name.startswith("torchvision:") else USUAL_SIZES.get(name, 32))
+    if size < 8:
+        raise UserError(f"images of {size} pixels are too small")
+    config = AdapterConfig(a, b, mode, heads=(head_name(network),), exclude=tuple(exclude))
+    return growth_of(network, config, (3, size, size))

@@ -1,0 +1,299 @@
+import csv
+import json
+import math
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+from eftgan.errors import UserError
+from eftgan.reports import write_report
+from eftgan.scores import Score, append_scores, read_scores
+
+VOID = {"meta", "img", "br", "link"}
+SVG_VOID = {"rect", "line", "circle", "polyline", "polygon"}
+
+
+class Page(HTMLParser):
+    """Checks nesting, and gathers tables, images and labels."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.open, self.images, self.svgs, self.links, self.tables, self.captions = [], [], [], [], [], []
+        self.text = ""
+        self._cell = None
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.links += [attributes[name] for name in ("src", "href") if name in attributes]
+        if tag == "img":
+            self.images.append(attributes)
+        elif tag == "svg":
+            self.svgs.append(attributes)
+        elif tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in {"td", "th"}:
+            self._cell = ""
+        elif tag == "caption":
+            self.captions.append("")
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in SVG_VOID
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag in {"td", "th"}:
+            self.tables[-1][-1].append(self._cell)
+            self._cell = None
+
+    def handle_data(self, data):
+        self.text += data
+        if self._cell is not None:
+            self._cell += data
+        if self.open and "caption" in self.open:
+            self.captions[-1] += data
+
+    def table(self, start: str) -> list[list[str]]:
+        return next(t for t, caption in zip(self.tables, self.captions, strict=True) if caption.startswith(start))
+
+
+def report(runs, tmp_path) -> Page:
+    out = tmp_path / "report" / "report.html"
+    write_report(runs, out)
+    return Page(out.read_text())
+
+
+def test_four_files_are_written(make_run, tmp_path):
+    files = write_report([make_run(tmp_path / "run")], tmp_path / "out" / "report.html")
+    assert [file.name for file in files] == ["report.html", "report.md", "table.tex", "scores.csv"]
+    assert all(file.stat().st_size > 100 for file in files)
+
+
+def test_the_table_has_the_papers_layout_and_values(make_run, paper, tmp_path):
+    page = report([make_run(tmp_path / "f", "finetune"), make_run(tmp_path / "e", "eft")], tmp_path)
+    groups, columns, finetune, eft = page.table("FID of every")
+    assert groups == ["", "cats", "birds", "churches", "towers", "Final"]
+    assert columns == ["Task t", *["1", "2", "3", "4"] * 4, "average"]
+    for row, method, final in ((finetune, "finetune", "101.2"), (eft, "eft", "33.1")):
+        shown = [cell.rstrip("†") for cell in row[1:-1] if cell != "–"]
+        assert shown == [f"{value:.1f}" for values in paper[method] for value in values]
+        assert row[-1] == final
+    assert finetune.count("–") == 6
+
+
+def test_carried_values_are_marked_and_explained(make_run, tmp_path):
+    page = report([make_run(tmp_path / "run")], tmp_path)
+    row = page.table("FID of every")[2]
+    assert row[1:5] == ["29.0", "29.0†", "29.0†", "29.0†"]
+    assert "† carried over" in page.text
+
+
+def test_the_summary_says_what_came_out(make_run, tmp_path):
+    page = report([make_run(tmp_path / "f", "finetune"), make_run(tmp_path / "e", "eft")], tmp_path)
+    for words in (
+        "cats → birds → churches → towers",
+        "101.2 for Finetune and 33.1 for EFT",
+        "with EFT earlier tasks stay exactly as they were",
+        "4.73 % (EFT) of the base network's parameters",
+        "N = 5,000",
+    ):
+        assert words in page.text
+    at_a_glance = page.table("Results at a glance")
+    assert at_a_glance[1] == ["Finetune", "101.2", "18.6", "+110.2", "0.00 %", "1"]
+    assert at_a_glance[2] == ["EFT", "33.1", "33.1", "0.0", "4.73 %", "1"]
+
+
+def test_seeds_give_mean_and_spread(make_run, tmp_path):
+    runs = [
+        make_run(tmp_path / f"{method}-{seed}", method, seed=seed)
+        for method in ("finetune", "eft")
+        for seed in (0, 1)
+    ]
+    page = report(runs, tmp_path)
+    row = page.table("FID of every")[3]
+    assert row[0] == "EFT"
+    assert row[1] == f"{29.0 + 0.75:.1f} ± {1.5 / math.sqrt(2):.1f}"
+    assert len(page.table("FID of every")) == 4
+    assert "2 seeds" in page.text
+
+
+def test_the_page_stands_alone_and_is_accessible(make_run, tmp_path):
+    runs = [make_run(tmp_path / method, method, samples=True) for method in ("finetune", "eft")]
+    page = report(runs, tmp_path)
+    assert len(page.images) == 2 * (4 + 10)
+    assert all(image["alt"] and image["src"].startswith("data:image/") for image in page.images)
+    assert page.svgs
+    assert all(svg["role"] == "img" and svg["aria-label"] for svg in page.svgs)
+    assert all(link.startswith(("data:", "#")) for link in page.links)
+    assert len(page.captions) == len(page.tables)
+    text = (tmp_path / "report/report.html").read_text()
+    assert "<script" not in text
+    assert not re.search(r"url\(|@import|https?://", text)
+
+
+def test_provenance_is_on_the_page(make_run, tmp_path):
+    page = report([make_run(tmp_path / "run")], tmp_path)
+    for words in ("accelerate launch train_gan.py", "torch 2.15.0", "a1b2c3d4", "0badcafe", "method: {name: eft}"):
+        assert words in page.text
+
+
+def test_a_stand_in_for_fid_is_called_so(make_run, tmp_path):
+    page = report([make_run(tmp_path / "run", metric="FD-random")], tmp_path)
+    assert "It is not FID" in page.text
+    assert f"eftgan evaluate {tmp_path / 'run'}" in page.text
+    assert not any(caption.startswith("FID") for caption in page.captions)
+
+
+def test_missing_pieces_are_left_out(tmp_path):
+    key = ("r", "eft", 0, "cats", "cats")
+    append_scores(tmp_path / "run/scores.jsonl", [Score(*key, "FID", 30.0, 100)])
+    page = report([tmp_path / "run"], tmp_path)
+    assert page.images == []
+    assert "Growth" not in page.text
+    assert page.table("FID of every")[-1] == ["EFT", "30.0", "30.0"]
+
+
+def test_an_unfinished_evaluation_is_shown_as_such(make_run, tmp_path):
+    run = make_run(tmp_path / "run", "finetune")
+    scores = [s for s in read_scores(run / "scores.jsonl") if s.trained_through != "towers"]
+    (run / "scores.jsonl").unlink()
+    append_scores(run / "scores.jsonl", scores)
+    page = report([run], tmp_path)
+    assert "not complete" in page.text
+    assert page.table("FID of every")[2][-1] == "n/m"
+
+
+def test_of_two_lines_for_a_cell_the_one_with_most_samples_counts(tmp_path):
+    key = ("r", "eft", 0, "cats", "cats", "FID")
+    scores = [Score(*key, 30.0, 5000), Score(*key, 50.0, 100)]
+    append_scores(tmp_path / "run/scores.jsonl", scores)
+    assert report([tmp_path / "run"], tmp_path).table("FID of every")[-1][1] == "30.0"
+
+
+def test_different_references_and_counts_are_cautioned(tmp_path):
+    for name, n in (("a", 100), ("b", 200)):
+        score = Score(name, name, 0, "cats", "cats", "FID", 30.0, n, {"reference": name})
+        append_scores(tmp_path / name / "scores.jsonl", [score])
+    page = report([tmp_path / "a", tmp_path / "b"], tmp_path)
+    assert "different real images for cats" in page.text
+    assert "different N do not compare" in page.text
+
+
+def test_real_against_real_is_the_floor(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    append_scores(run / "scores.jsonl", [Score("run", "eft", 0, "real", "cats", "FID", 4.2, 2500)])
+    page = report([run], tmp_path)
+    assert "the floor: cats 4.2 (N = 2,500)" in page.text
+    assert page.table("FID of every")[0][1:5] == ["cats", "birds", "churches", "towers"]
+
+
+def test_classifiers_use_the_same_page(make_classifier_run, tmp_path):
+    runs = [make_classifier_run(tmp_path / f"{m}-{s}", m, s) for m in ("finetune", "eft") for s in (0, 1)]
+    page = report(runs, tmp_path)
+    assert "One classifier, 10 tasks" in page.text
+    header, finetune, eft = page.table("Average accuracy-CIL in %")
+    assert header == ["After task", *map(str, range(1, 11))]
+    assert float(eft[-1].split()[0]) > float(finetune[-1].split()[0])
+    assert eft[1].startswith("81.8 ±")
+    assert page.table("Average accuracy-TIL")
+    forgetting = page.table("Forgetting in accuracy-CIL")
+    assert forgetting[2][1].startswith("+10.8")  # 9 steps of 0.012
+
+
+def test_runs_of_one_method_are_told_apart(make_run, tmp_path):
+    page = report([make_run(tmp_path / "wide"), make_run(tmp_path / "narrow")], tmp_path)
+    assert [row[0] for row in page.table("FID of every")[2:]] == ["EFT (wide)", "EFT (narrow)"]
+
+
+def test_sequences_of_other_tasks_get_their_own_section(make_run, make_classifier_run, tmp_path):
+    page = report([make_run(tmp_path / "a"), make_classifier_run(tmp_path / "b", "eft", 0, tasks=3)], tmp_path)
+    assert page.table("FID of every")
+    assert page.table("accuracy-CIL in % of every")
+
+
+def test_names_are_escaped_everywhere(tmp_path):
+    score = Score("r", "a & <b>_$%", 0, "<i>", "<i>", "FID", 1.0, 10)
+    append_scores(tmp_path / "run/scores.jsonl", [score])
+    page = report([tmp_path / "run"], tmp_path)
+    assert page.table("FID of every")[-1][0] == "a & <b>_$%"
+    assert r"a \& <b>\_\$\%" in (tmp_path / "report/table.tex").read_text()
+
+
+def test_tex_is_balanced_with_the_right_number_of_columns(make_run, tmp_path):
+    report([make_run(tmp_path / "f", "finetune"), make_run(tmp_path / "e", "eft")], tmp_path)
+    text = (tmp_path / "report/table.tex").read_text()
+    for environment in ("table*", "tabular"):
+        assert text.count(rf"\begin{{{environment}}}") == text.count(rf"\end{{{environment}}}") == 2
+    plain = text.replace(r"\{", "").replace(r"\}", "")
+    assert plain.count("{") == plain.count("}")
+    assert text.count("$") % 2 == 0
+    columns = re.search(r"begin\{tabular\}\{([^}]*)\}", text)[1]
+    assert len(re.sub(r"[ |]", "", columns)) == 18
+    rows = [line for line in text.split(r"\end{tabular}")[0].splitlines() if line.endswith(r"\\")]
+    for row in rows:
+        spans = sum(int(width) - 1 for width in re.findall(r"\\multicolumn\{(\d+)\}", row))
+        assert row.replace(r"\&", "").count("&") + 1 + spans == 18
+    assert r"29.0$^\dagger$" in text
+    assert r"\textbf{33.1}" in text
+
+
+def test_csv_holds_every_line(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    report([run], tmp_path)
+    with open(tmp_path / "report/scores.csv", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    back = [
+        Score(**row | {"seed": int(row["seed"]), "value": float(row["value"]), "n": int(row["n"])}
+              | {"details": json.loads(row["details"])})
+        for row in rows
+    ]  # fmt: skip
+    assert back == read_scores(run / "scores.jsonl")
+
+
+def test_markdown_tables_are_regular(make_run, tmp_path):
+    report([make_run(tmp_path / "run")], tmp_path)
+    text = (tmp_path / "report/report.md").read_text()
+    assert "| EFT | 29.0 | 29.0† |" in text
+    for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+def test_bad_input_is_named(tmp_path):
+    out = tmp_path / "report.html"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="eftgan evaluate"):
+        write_report([tmp_path / "empty"], out)
+    with pytest.raises(UserError, match="no run folder"):
+        write_report([tmp_path / "missing"], out)
+    with pytest.raises(UserError, match="at least one run"):
+        write_report([], out)
+    (tmp_path / "empty/scores.jsonl").write_text('{"run": 1}\n')
+    with pytest.raises(UserError, match="not a score"):
+        write_report([tmp_path / "empty"], out)
+    (tmp_path / "empty/run.json").write_text("{")
+    with pytest.raises(UserError, match="not valid JSON"):
+        write_report([tmp_path / "empty"], out)
+    with pytest.raises(UserError, match="HTML page"):
+        write_report([tmp_path / "empty"], tmp_path / "report.pdf")
+
+
+def test_a_value_that_is_not_finite_does_not_break_the_page(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    append_scores(run / "scores.jsonl", [Score("run", "eft", 0, "towers", "towers", "FID", math.nan, 9000)])
+    page = report([run], tmp_path)
+    assert "not finite" in page.table("FID of every")[2]
+
+
+def test_the_report_needs_no_torch():
+    code = "import eftgan.reports, sys; print([m for m in ('torch', 'numpy', 'scipy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
