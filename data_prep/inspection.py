@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from eftgan.data.grid import save_grid
 from eftgan.data.lmdb import Digest, LmdbImages, LsunImages, spread
-from eftgan.data.stores import META, TARGETS, entry_key, environment, lmdb_folder, read_meta
+from eftgan.data.stores import META, TARGETS, entry_key, lmdb_folder, read_meta, reading
 from eftgan.errors import UserError
 
 _PREVIEW_PX = 96  # for LSUN's own LMDBs, whose images have no common size
@@ -50,7 +50,7 @@ def check_set(path: Path) -> None:
 
 def _check_digest(path: Path, meta: dict, images: LmdbImages) -> None:
     digest = Digest(meta["size"], meta["encoding"], meta["labels"])
-    with environment(lmdb_folder(path)).begin() as transaction:
+    with reading(images.folder) as transaction:
         for index in range(meta["length"]):
             digest.add(transaction.get(entry_key(index)))
         if images.targets is not None:

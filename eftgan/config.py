@@ -92,9 +92,6 @@ def apply_override(data: Data, word: str) -> None:
     if append:
         before = place[last] if isinstance(place, list) else place.get(last, [])
         place[last] = [*before, *(value if isinstance(value, list) else [value])]
-    elif last == "name" and isinstance(place, dict) and place.get("name") != value:
-        place.clear()  # another kind has other keys
-        place["name"] = value
     else:
         place[last] = value
 
@@ -152,7 +149,7 @@ def _explain(problem: dict[str, Any]) -> str:
 
 def _refuse_unknown_keys(kind: Any, data: Any, where: str, path: str) -> None:
     """Every key of the mapping must be a field; dataclasses inside lists, unions and mappings are looked into."""
-    kind = _choose(kind, data)
+    kind = _choose(kind, data, where, path)
     if dataclasses.is_dataclass(kind) and isinstance(data, dict):
         hints = get_type_hints(kind)
         names = [each.name for each in dataclasses.fields(kind) if each.init]
@@ -167,19 +164,24 @@ def _refuse_unknown_keys(kind: Any, data: Any, where: str, path: str) -> None:
             _refuse_unknown_keys(get_args(kind)[0], value, where, f"{path}{index}.")
 
 
-def _choose(kind: Any, data: Any) -> Any:
+def _choose(kind: Any, data: Any, where: str, path: str) -> Any:
     """The dataclass behind Annotated, Optional, or a union told apart by the key `name`."""
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) not in (Union, types.UnionType):
         return kind
-    members = [_choose(member, data) for member in get_args(kind)]
-    name = data.get("name") if isinstance(data, dict) else None
-    for member in members:
-        if dataclasses.is_dataclass(member) and getattr(member, "name", None) == name:
-            return member
-    others = [member for member in members if member is not type(None)]
-    return others[0] if len(others) == 1 else None
+    members = [member for member in get_args(kind) if member is not type(None)]
+    if len(members) == 1:
+        return _choose(members[0], data, where, path)
+    named = {member.name: member for member in members if dataclasses.is_dataclass(member)}
+    if not named or not isinstance(data, dict):
+        return None
+    name = data.get("name")
+    if name not in named:
+        near = difflib.get_close_matches(str(name), named, 1)
+        hint = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(named)}"
+        raise UserError(f"{where}: {path}name is {'missing' if name is None else repr(name)}; {hint}")
+    return named[name]
 
 
 def describe(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:

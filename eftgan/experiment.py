@@ -151,7 +151,7 @@ def _steps(task: TaskConfig, training: GanTraining, images: Dataset, together: i
     return max(1, math.ceil((task.epochs or training.epochs) * len(images) / together))
 
 
-def start_folder(experiment: GanExperiment, folder: RunFolder, kind: str, command: str) -> None:
+def start_folder(experiment: Any, folder: RunFolder, kind: str, command: str) -> None:
     """Write config.yaml and run.json, or check that the folder's earlier run is the same experiment."""
     if folder.config.exists():
         refuse_other_experiment(load(type(experiment), folder.config), experiment, folder)
@@ -168,7 +168,7 @@ def start_folder(experiment: GanExperiment, folder: RunFolder, kind: str, comman
     write_json(folder.facts, facts)
 
 
-def refuse_other_experiment(before: GanExperiment, now: GanExperiment, folder: RunFolder) -> None:
+def refuse_other_experiment(before: Any, now: Any, folder: RunFolder) -> None:
     """A run folder holds one experiment; it may only be given further tasks."""
     old, new = _flat(plain(before)), _flat(plain(now))
     length = len(before.tasks)
@@ -177,12 +177,17 @@ def refuse_other_experiment(before: GanExperiment, now: GanExperiment, folder: R
             f"{folder.path}: this run has {length} tasks, the config {len(now.tasks)}; choose another out="
         )
     for key in {**old, **new}:
-        further = key.startswith("tasks.") and int(key.split(".")[1]) >= length
+        top, *place = key.split(".")
+        further = top in ("tasks", "sources") and (
+            int(place[0]) >= len(getattr(before, top)) or place[-1] == "take"
+        )
         if old.get(key) != new.get(key) and not further and not key.startswith(FREE_KEYS):
             raise UserError(
                 f"{folder.path}: holds a run with {key}={json.dumps(old.get(key))}, now it is "
                 f"{json.dumps(new.get(key))}; choose another out= or remove the folder"
             )
+    if now.task_names[:length] != before.task_names:
+        raise UserError(f"{folder.path}: further tasks must come after this run's {', '.join(before.task_names)}")
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Tensors on disk (safetensors, never pickle) and their digest."""
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +28,18 @@ def tensors_digest(state: Mapping[str, Tensor]) -> str:
 def write_tensors(path: str | os.PathLike, state: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write tensors and metadata as one file, atomically. Tensors that share memory are written out each."""
     own = {key: tensor.detach().cpu().contiguous().clone() for key, tensor in state.items()}
-    write_bytes(path, save(own, dict(metadata)))
+    write_bytes(path, _with_sorted_header(save(own, dict(metadata))))
+
+
+def _with_sorted_header(content: bytes) -> bytes:
+    """The same file with its header in one order: safetensors keeps metadata in a hash map of random order.
+
+    Layout: 8 bytes length, the JSON header padded to a multiple of 8, then the data that offsets refer to.
+    """
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
 
 
 def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -14,22 +14,7 @@ from eftgan.errors import UserError
 Part = Literal["transforms", "norms", "heads"]
 PARTS: tuple[Part, ...] = ("transforms", "norms", "heads")
 Row = dict[Part, str]  # for each part, the key of the module that a task uses
-
-TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 HOOK_TABLE = re.compile(r"_(forward|backward)(_pre)?_hooks")  # attributes of nn.Module
-INITS = ("previous", "identity", "random")  # where a new task starts, beside the names of tasks
-
-
-def check_task_name(name: str) -> str:
-    """Task names become file names and keys, so they are plain words."""
-    if not isinstance(name, str) or not TASK_NAME.fullmatch(name):
-        raise UserError(
-            f"task name {name!r} is not usable: begin with a letter or digit, then letters, digits, '_' or '-', "
-            "64 characters at most"
-        )
-    if name in INITS:
-        raise UserError(f"task name {name!r} is not usable: it names a way to start a task; choose another")
-    return name
 
 
 class Tasks:

@@ -106,7 +106,7 @@ def _candidates(model: nn.Module, bare: set[str], insertion: Insertion) -> Itera
         if isinstance(module, OPAQUE):
             opaque += (f"{name}." if name else "",)
             insertion.shared[name] = "its weights are used without the forward of its inner layers"
-        elif isinstance(module, LAYERS) and name in bare:
+        elif isinstance(module, LAYERS) and name and name in bare:
             insertion.shared[name] = "its weights are used without its forward"
         elif isinstance(module, LAYERS):
             if not name:

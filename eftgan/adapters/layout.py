@@ -4,9 +4,10 @@ from typing import Any
 
 from torch import nn
 
-from eftgan.adapters.bank import PARTS, check_task_name, named_banks, registry_of
+from eftgan.adapters.bank import PARTS, named_banks, registry_of
 from eftgan.adapters.tasks import head_outputs, resize_head
 from eftgan.errors import UserError
+from eftgan.names import check_task_name
 
 
 def task_layout(model: nn.Module) -> dict[str, Any]:

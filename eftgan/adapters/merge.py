@@ -46,12 +46,12 @@ def _merge_bank(bank: TaskBank, task: nn.Module) -> nn.Module:
     return nn.Sequential(layer, _convolution(weight, bias, groups=groups, padding=1))
 
 
-def _plain_copy(layer: nn.Module) -> nn.Module:
-    """A copy in eval mode whose weight is a parameter, also where it was computed (spectral norm)."""
+def _plain_copy(layer: nn.Conv2d | nn.Linear) -> nn.Conv2d | nn.Linear:
+    """A copy whose weight is a parameter, also where it was computed (spectral norm)."""
     layer = copy.deepcopy(layer).eval()
     if parametrize.is_parametrized(layer):
-        for key in list(layer.parametrizations):
-            parametrize.remove_parametrizations(layer, key)
+        make = _with_weights if isinstance(layer, nn.Conv2d) else _linear
+        return make(layer, layer.weight, layer.bias)
     if "weight" not in layer._parameters:
         raise UserError(
             f"cannot merge {layer}: a hook computes its weight; use torch.nn.utils.parametrizations instead"
@@ -70,22 +70,26 @@ def _convolution(
     padding_mode: str = "zeros",
 ) -> nn.Conv2d:
     """A convolution with given weights."""
-    with torch.device("meta"):
-        conv = nn.Conv2d(
-            weight.shape[1] * groups, weight.shape[0], weight.shape[2:], stride, padding, dilation, groups,
-            bias is not None, padding_mode,
-        )  # fmt: skip
+    conv = nn.Conv2d(
+        weight.shape[1] * groups, weight.shape[0], weight.shape[2:], stride, padding, dilation, groups,
+        bias is not None, padding_mode, device="meta",
+    )  # fmt: skip
     conv.weight = nn.Parameter(weight.detach().clone())
     if bias is not None:
         conv.bias = nn.Parameter(bias.detach().clone())
     return conv
 
 
+def _linear(like: nn.Linear, weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    linear = nn.Linear(like.in_features, like.out_features, bias is not None, device="meta")
+    linear.weight = nn.Parameter(weight.detach().clone())
+    if bias is not None:
+        linear.bias = nn.Parameter(bias.detach().clone())
+    return linear
+
+
 def _scale_outputs(layer: nn.Linear, scale: Tensor) -> nn.Linear:
-    layer.weight = nn.Parameter(layer.weight * scale[:, None])
-    if layer.bias is not None:
-        layer.bias = nn.Parameter(layer.bias * scale)
-    return layer
+    return _linear(layer, layer.weight * scale[:, None], None if layer.bias is None else layer.bias * scale)
 
 
 def _compose_pointwise(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None, groups: int) -> nn.Module:

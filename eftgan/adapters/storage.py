@@ -6,9 +6,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters.bank import PARTS, TaskBank, check_task_name, named_banks, registry_of, unwrap
+from eftgan.adapters.bank import PARTS, TaskBank, named_banks, registry_of, unwrap
 from eftgan.adapters.tasks import attach_task, resize_head
 from eftgan.errors import UserError
+from eftgan.names import check_task_name
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
 FORMAT = "eftgan-task-1"

@@ -6,17 +6,16 @@ from collections.abc import Collection, Iterator, Mapping
 from torch import nn
 
 from eftgan.adapters.bank import (
-    INITS,
     PARTS,
     Part,
     Row,
     TaskBank,
-    check_task_name,
     is_distributed,
     named_banks,
     registry_of,
 )
 from eftgan.errors import UserError
+from eftgan.names import INITS, check_task_name
 
 
 def task_names(model: nn.Module) -> list[str]:
@@ -77,7 +76,7 @@ def _start(bank: TaskBank, init: str, source: Row | None, first: Row | None, hea
     """A new task's module for one bank."""
     module = bank.new_module()
     if bank.part == "heads":
-        if first is not None or head_size not in (None, head_outputs(module)):
+        if first is not None or head_size is not None:
             resize_head(module, head_size or head_outputs(module))
             module.reset_parameters()
         return module

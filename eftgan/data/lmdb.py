@@ -25,10 +25,10 @@ from eftgan.data.stores import (
     TARGETS,
     VERSION,
     entry_key,
-    environment,
     lmdb_folder,
     lsun_keys,
     read_meta,
+    reading,
 )
 from eftgan.errors import UserError
 
@@ -70,22 +70,30 @@ def write_lmdb(
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding {encoding!r} is not one of {ENCODINGS}")
     with atomic_folder(path, overwrite=overwrite) as folder:
-        store = lmdb.open(str(folder), map_size=1 << 26, lock=False, sync=False)
         try:
-            digest, targets = Digest(size, encoding, labels), []
-            for batch in _batches(_encoded(samples, size, encoding)):
-                first = len(targets)
-                _put(store, [(entry_key(first + i), content) for i, (content, _) in enumerate(batch)])
-                for content, target in batch:
-                    digest.add(content)
-                    targets.append(target)
-            if not targets or (total is not None and len(targets) != total):
-                raise UserError(f"{path}: {len(targets)} images to write, expected {total or 'at least one'}")
-            meta = _finish(store, digest, targets, size, encoding, labels, source)
-            store.sync(True)
-        finally:
-            store.close()
+            meta = _write_store(folder, _encoded(samples, size, encoding), size, encoding, labels, source)
+        except (lmdb.Error, OSError) as error:
+            raise UserError(f"cannot write {path} ({error}); is the disk full?") from error
+        if not meta["length"] or (total is not None and meta["length"] != total):
+            raise UserError(f"{path}: {meta['length']} images to write, expected {total or 'at least one'}")
     return meta
+
+
+def _write_store(folder: Path, pairs: Iterator, size: int, encoding: str, labels, source: str) -> dict[str, Any]:
+    store = lmdb.open(str(folder), map_size=1 << 26, lock=False, sync=False)
+    try:
+        digest, targets = Digest(size, encoding, labels), []
+        for batch in _batches(pairs):
+            first = len(targets)
+            _put(store, [(entry_key(first + i), content) for i, (content, _) in enumerate(batch)])
+            for content, target in batch:
+                digest.add(content)
+                targets.append(target)
+        meta = _finish(store, digest, targets, size, encoding, labels, source)
+        store.sync(True)
+        return meta
+    finally:
+        store.close()
 
 
 def _finish(store, digest, targets, size, encoding, labels, source) -> dict[str, Any]:
@@ -142,25 +150,13 @@ def spread(length: int, limit: int | None) -> np.ndarray:
 
 
 class _StoredImages(Dataset):
-    """What both readers share: indices, batched reading, one transaction a batch, no open handle in pickles."""
+    """What both readers share: one transaction a batch, and no open handle that a pickle would have to carry."""
 
     folder: Path
     size: int
     digest: str
     labels: list[str] | None = None
     targets: torch.Tensor | None = None
-
-    def _set_up(self, folder: Path) -> None:
-        self.folder = folder
-        self._store: tuple[int, lmdb.Environment] | None = None
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"_store": None}
-
-    def _begin(self) -> lmdb.Transaction:
-        if self._store is None or self._store[0] != os.getpid():
-            self._store = (os.getpid(), environment(self.folder))
-        return self._store[1].begin(buffers=True)
 
     def _key(self, index: int) -> bytes:
         raise NotImplementedError
@@ -172,7 +168,7 @@ class _StoredImages(Dataset):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list:
-        with self._begin() as transaction:
+        with reading(self.folder, buffers=True) as transaction:
             return [self._item(transaction, int(index)) for index in indices]
 
     def _item(self, transaction: lmdb.Transaction, index: int):
@@ -195,7 +191,7 @@ class LmdbImages(_StoredImages):
     """A prepared set: uint8 (3, size, size) tensors, with the class index where the set is labelled."""
 
     def __init__(self, path: str | os.PathLike, *, limit: int | None = None):
-        self._set_up(lmdb_folder(path))
+        self.folder = lmdb_folder(path)
         meta = read_meta(self.folder)
         if meta is None:
             raise UserError(f"{self.folder} is in LSUN's own form; prepare it with: python -m data_prep lsun")
@@ -205,7 +201,7 @@ class LmdbImages(_StoredImages):
         cut = len(self._indices) < meta["length"]
         self.digest = f"{meta['digest']}/{len(self._indices)}" if cut else meta["digest"]
         if self.labels is not None:
-            with self._begin() as transaction:
+            with reading(self.folder) as transaction:
                 every = np.frombuffer(transaction.get(TARGETS, b""), dtype="<i4").astype(np.int64)
             if len(every) != meta["length"]:
                 raise UserError(f"{self.folder}: {TARGETS.decode()} is damaged; make the set again")
@@ -229,7 +225,7 @@ class LsunImages(_StoredImages):
     """LSUN's own LMDB (key -> WebP or JPEG bytes), each image fitted to `size` when it is read."""
 
     def __init__(self, path: str | os.PathLike, *, size: int, limit: int | None = None):
-        self._set_up(lmdb_folder(path))
+        self.folder = lmdb_folder(path)
         self.size = size
         keys = lsun_keys(self.folder)
         self._keys = [keys[i] for i in spread(len(keys), limit)]

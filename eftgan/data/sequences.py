@@ -1,7 +1,6 @@
 """Ordered tasks for image generation: a name and where its images are."""
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,19 +8,9 @@ from eftgan.data.lmdb import LmdbImages, LsunImages
 from eftgan.data.shapes import ShapeImages
 from eftgan.data.stores import read_meta
 from eftgan.errors import UserError
+from eftgan.names import check_task_name
 
-TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 SHAPES_PREFIX = "shapes:"
-
-
-def check_task_name(name: str) -> str:
-    """Return the name where it can serve as a file name and module key; else a UserError."""
-    if not TASK_NAME.fullmatch(name):
-        raise UserError(
-            f"task name {name!r} must start with a letter or digit and go on with at most 63 letters, "
-            "digits, _ or -"
-        )
-    return name
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from eftgan.data.labelled import LabelledImages, open_labelled
-from eftgan.data.sequences import check_task_name
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
+from eftgan.names import check_task_name
 
 _NOTATION = re.compile(r"(?P<name>.+?)(-(?P<classes>\d+))?(/(?P<tasks>\d+))?")
 
@@ -57,6 +57,13 @@ def split_classes(notation: str, classes: int, seed: int | None) -> list[list[in
         order = torch.randperm(classes, generator=generator).tolist()
     share = classes // tasks
     return [order[first : first + share] for first in range(0, classes, share)]
+
+
+def task_names_of(source: ClassSource) -> list[str]:
+    """Names of a source's tasks, known before its images are opened."""
+    match = _NOTATION.fullmatch(source.name)
+    count = int(match["tasks"] or 1) if match else 0
+    return [_task_name(source.name, number, count) for number in range(1, count + 1)][: source.take]
 
 
 def labelled_tasks(

@@ -4,8 +4,10 @@ An environment must not be used after a fork, cannot be pickled, and may be open
 So there is one per (process, path), opened when it is first needed and read-only without a lock file.
 """
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,23 @@ def entry_key(index: int) -> bytes:
 _environments: dict[tuple[int, str, int], lmdb.Environment] = {}  # by process id, path, inode
 
 
-def environment(folder: Path) -> lmdb.Environment:
-    """This process's only read-only environment of `folder`."""
+@contextlib.contextmanager
+def reading(folder: Path, *, buffers: bool = False) -> Iterator[lmdb.Transaction]:
+    """A read transaction on this process's environment of `folder`; damage becomes a UserError."""
+    try:
+        with _environment(folder).begin(buffers=buffers) as transaction:
+            yield transaction
+    except lmdb.Error as error:
+        raise UserError(f"{folder / 'data.mdb'} is damaged ({error}); make or fetch it again") from error
+
+
+def _environment(folder: Path) -> lmdb.Environment:
     data = folder / "data.mdb"
     try:
-        key = (os.getpid(), os.path.realpath(folder), data.stat().st_ino)
+        key = (os.getpid(), str(folder), data.stat().st_ino)
     except OSError as error:
-        raise UserError(f"no LMDB at {folder}: it has no data.mdb; check the path, or make a set: python -m data_prep --help") from error
+        remedy = "check the path, or make a set: python -m data_prep --help"
+        raise UserError(f"no LMDB at {folder}: it has no data.mdb; {remedy}") from error
     if key not in _environments:
         # The binding refuses a path that this process, or before the fork its parent, holds open.
         for other in [other for other in _environments if other[0] != key[0] or other[1] == key[1]]:
@@ -53,15 +65,15 @@ def _open(folder: Path, data: Path) -> lmdb.Environment:
 
 
 def lmdb_folder(path: str | os.PathLike) -> Path:
-    """The folder of an LMDB, given that folder or the data.mdb in it."""
-    path = Path(path).expanduser()
+    """The folder of an LMDB, given that folder or the data.mdb in it; one spelling for every way to it."""
+    path = Path(path).expanduser().resolve()
     return path.parent if path.name == "data.mdb" else path
 
 
 def read_meta(path: str | os.PathLike) -> dict[str, Any] | None:
     """The set's meta; None for an LMDB in LSUN's own form; a UserError for any other."""
     folder = lmdb_folder(path)
-    with environment(folder).begin() as transaction:
+    with reading(folder) as transaction:
         content = transaction.get(META)
         if content is None:
             first = next(iter(transaction.cursor()), (b"", b""))[1]
@@ -86,11 +98,11 @@ def lsun_keys(path: str | os.PathLike) -> list[bytes]:
     folder = lmdb_folder(path)
     if read_meta(folder) is not None:
         raise UserError(f"{folder} is a prepared set already, not LSUN's own LMDB; use it as it is")
-    with environment(folder).begin() as transaction:
+    with reading(folder) as transaction:
         return list(transaction.cursor().iternext(keys=True, values=False))
 
 
 def read_entry(path: str | os.PathLike, key: bytes) -> bytes:
     """The bytes behind one key."""
-    with environment(lmdb_folder(path)).begin() as transaction:
+    with reading(lmdb_folder(path)) as transaction:
         return transaction.get(key)

@@ -17,19 +17,14 @@ def random_crop_flip(batch: torch.Tensor, size: int, generator: torch.Generator)
     steps = torch.arange(size)
     rows = top + steps  # (B, size)
     columns = left + torch.where(flip, steps.flip(0), steps)  # (B, size)
-    return _gather(batch, rows, columns)
+    pixels = (rows[:, :, None] * width + columns[:, None, :]).flatten(1).to(batch.device)  # (B, size*size)
+    cropped = batch.flatten(2).gather(2, pixels[:, None].expand(-1, batch.shape[1], -1))
+    return cropped.unflatten(2, (size, size))
 
 
 def crop_flip_pad(batch: torch.Tensor, padding: int = 4, *, generator: torch.Generator) -> torch.Tensor:
     """CIFAR's usual augmentation: zero padding, a random crop of the original size, a random flip."""
     return random_crop_flip(F.pad(batch, (padding,) * 4), batch.shape[-1], generator)
-
-
-def _gather(batch: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    rows, columns = rows.to(batch.device), columns.to(batch.device)
-    sample = torch.arange(len(batch), device=batch.device)[:, None, None, None]
-    channel = torch.arange(batch.shape[1], device=batch.device)[None, :, None, None]
-    return batch[sample, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
 def centre_crop(batch: torch.Tensor, size: int) -> torch.Tensor:

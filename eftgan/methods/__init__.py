@@ -6,9 +6,32 @@ from pydantic import Field
 
 from eftgan.methods.base import Batch, Method, Networks, Probe
 from eftgan.methods.eft import Eft
+from eftgan.methods.ewc import Ewc
 from eftgan.methods.finetune import Finetune
+from eftgan.methods.fixed import Fixed
+from eftgan.methods.joint import Joint
+from eftgan.methods.lwf import Lwf
+from eftgan.methods.mas import Mas
+from eftgan.methods.mergan import Mergan
+from eftgan.methods.rwalk import RWalk
+from eftgan.methods.separate import Separate
+from eftgan.methods.si import Si
 
-METHODS: dict[str, type[Method]] = {"eft": Eft, "finetune": Finetune}
-AnyMethod = Annotated[Eft | Finetune, Field(discriminator="name")]
+METHODS: dict[str, type[Method]] = {
+    "eft": Eft,
+    "finetune": Finetune,
+    "fixed": Fixed,
+    "lwf": Lwf,
+    "ewc": Ewc,
+    "si": Si,
+    "mas": Mas,
+    "rwalk": RWalk,
+    "mergan": Mergan,
+    "joint": Joint,
+    "separate": Separate,
+}
+AnyMethod = Annotated[
+    Eft | Finetune | Fixed | Lwf | Ewc | Si | Mas | RWalk | Mergan | Joint | Separate, Field(discriminator="name")
+]
 
 __all__ = ["METHODS", "AnyMethod", "Batch", "Eft", "Finetune", "Method", "Networks", "Probe"]

@@ -25,6 +25,7 @@ class Batch:
     inputs: Tensor
     outputs: Any = None
     labels: Tensor | None = None
+    features: Tensor | None = None  # what a classifier's head reads, with graph
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Method:
 
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
     first_init: ClassVar[str] = "identity"
+    fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
@@ -66,6 +68,10 @@ class Method:
         """Whether theta of this network trains in the task."""
         return True
 
+    def trains_on(self, seen: list[str]) -> list[str]:
+        """Tasks whose images and heads a classifier trains with while the last of the seen tasks is learned."""
+        return seen[-1:]
+
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         """Freeze what the task must not touch; the rest is what the optimizers see."""
         parameters = {}
@@ -83,6 +89,10 @@ class Method:
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         """Remember what protects the finished task."""
+
+    def figures(self) -> dict[str, float]:
+        """Numbers about the task in training that are worth logging."""
+        return {}
 
     def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
         """Tensors that training `task` must leave bit-identical."""

@@ -1,15 +1,17 @@
 """Efficient feature transformations (Verma et al., CVPR 2021)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor
 from typing_extensions import Doc
 
-from eftgan.adapters import PARTS, AdapterConfig, shared_state, task_names, task_state
+from eftgan.adapters import PARTS, AdapterConfig, task_names, task_state
 from eftgan.adapters.bank import Part
-from eftgan.methods.base import Method, Networks
+from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.feature_margin import FeatureMargin
+from eftgan.methods.heads import CLASSIFIER, state_of_others
 
 
 @dataclass
@@ -27,12 +29,17 @@ class Eft(Method):
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = (
         "train"
     )
+    margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = (
+        None
+    )
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         return config
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         super().grow(networks, task, init=init or self.init, head_size=head_size)
+        if self.margin:
+            self.margin.begin()
 
     def _adapts(self, role: str) -> bool:
         return self.discriminator == "eft" or not role.startswith("discriminator")
@@ -43,18 +50,30 @@ class Eft(Method):
     def trains_shared(self, role: str, first: bool) -> bool:
         return not self._adapts(role) or (first and self.base == "train")
 
+    def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
+        if role != CLASSIFIER or self.margin is None:
+            return 0.0
+        earlier = task_names(networks[role])[:-1]
+        if not earlier:
+            return 0.0
+        return self.margin.loss(networks[role], earlier, batch.inputs, batch.features)
+
+    def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        if self.margin and CLASSIFIER in networks:
+            self.margin.remember(networks[CLASSIFIER], task, probe.inputs(CLASSIFIER))
+
+    def figures(self) -> dict[str, float]:
+        return {"active-margin": self.margin.active_share} if self.margin else {}
+
     def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
-        tensors = {}
-        for role, network in networks.items():
-            if self._adapts(role):
-                names = task_names(network)
-                parts = {f"task {other}": task_state(network, other) for other in names if other != task}
-                if not self.trains_shared(role, names[0] == task):
-                    parts["theta"] = shared_state(network)
-                tensors |= {
-                    f"{role}: {part}: {key}": t for part, state in parts.items() for key, t in state.items()
-                }
-        return tensors
+        return {
+            f"{role}: {key}": tensor
+            for role, network in networks.items()
+            if self._adapts(role)
+            for key, tensor in state_of_others(
+                network, task, theta=not self.trains_shared(role, task_names(network)[0] == task)
+            ).items()
+        }
 
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {
@@ -63,3 +82,10 @@ class Eft(Method):
             if self._adapts(role)
             for key, tensor in task_state(network, task).items()
         }
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.margin.state_dict() if self.margin else {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
+        if self.margin:
+            self.margin.load_state_dict(state)

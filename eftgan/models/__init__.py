@@ -12,7 +12,7 @@ from eftgan.errors import UserError
 from eftgan.models.alexnet import alexnet
 from eftgan.models.lenet import lenet_apd
 from eftgan.models.pretrained import head_name, load_pretrained, read_weights
-from eftgan.models.resnet import resnet18, resnet18_third, resnet32
+from eftgan.models.resnet import resnet8, resnet18, resnet18_third, resnet32
 from eftgan.models.stackgan import Discriminator, Generator, StackGanConfig, init_weights
 from eftgan.models.torchvision_zoo import torchvision_names, torchvision_network, torchvision_weights
 from eftgan.models.vgg import vgg16_bn, vgg16_tiny
@@ -33,6 +33,7 @@ CLASSIFIERS: dict[str, Callable[[int], nn.Module]] = {
     "resnet18": resnet18,
     "resnet18_third": resnet18_third,
     "resnet32": resnet32,
+    "resnet8": resnet8,
     "vgg16_bn": vgg16_bn,
     "vgg16_tiny": vgg16_tiny,
     "alexnet": alexnet,

@@ -68,6 +68,11 @@ def resnet18_third(num_classes: int) -> ResNet:
     return ResNet((20, 40, 80, 160), 2, num_classes)
 
 
+def resnet8(num_classes: int) -> ResNet:
+    """The CIFAR ResNet-8: three stages of one block; for demos and small machines."""
+    return ResNet((16, 32, 64), 1, num_classes)
+
+
 def resnet32(num_classes: int) -> ResNet:
     """The CIFAR ResNet-32: three stages of five blocks."""
     return ResNet((16, 32, 64), 5, num_classes)

@@ -91,7 +91,7 @@ def heat_range(results: Sequence[Result]) -> tuple[float, float]:
 def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_label: str, alt: str) -> str:
     """A line for each method over the tasks, named at its end."""
     width, height, left, top, bottom = 520, 290, 40, 30, 52
-    right = 24 + 7 * max(len(line.label) for line in lines)
+    right = 24 + 8 * max(len(line.label) for line in lines)
     known = [v + s for line in lines for v, s in _points(line)] + [
         v - s for line in lines for v, s in _points(line)
     ]

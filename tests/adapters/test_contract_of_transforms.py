@@ -71,7 +71,10 @@ PARALLEL_LAYERS = {
 }
 CASES = [
     *(Case(f"serial-{n}", conv(), a, b, fused=f, one_layer=not a) for n, a, b, f in SERIAL),
-    *(Case(f"serial-{n}-no-bias", conv(bias=False), a, b, bias=False, fused=f, one_layer=not a) for n, a, b, f in SERIAL),
+    *(
+        Case(f"serial-{n}-no-bias", conv(bias=False), a, b, bias=False, fused=f, one_layer=not a)
+        for n, a, b, f in SERIAL
+    ),
     *(Case(f"parallel-{n}", c, 4, 2, "parallel", fused=True, one_layer=True) for n, c in PARALLEL_LAYERS.items()),
     Case("parallel-a-no-bias", conv(bias=False), 4, 0, "parallel", bias=False, one_layer=True),
     Case("parallel-b", conv(), 0, 4, "parallel", one_layer=True),

@@ -183,7 +183,7 @@ def test_layers_whose_weights_are_read_bare_stay_shared_and_are_listed():
 
 
 def test_windowed_attention_that_reads_weights_bare_still_runs():
-    swin = torchvision.models.SwinTransformer([4, 4], 16, [1], [2], [4, 4], num_classes=3).eval()
+    swin = torchvision.models.SwinTransformer([4, 4], 16, [2], [2], [4, 4], num_classes=3).eval()
     with torch.no_grad():
         before = swin(images(2, 16))
     insertion = insert_adapters(swin, AdapterConfig(2, 2, heads=("head",)))

@@ -68,7 +68,7 @@ def test_a_killed_worker_ends_the_run_with_a_message(picture, tmp_path):
     for number in range(1, 2000):
         os.link(source, tmp_path / f"raw/{number}.jpg")
     process = start("folder", tmp_path / "raw", tmp_path / "x.lmdb", "--workers", 2)
-    wait_until(lambda: children(process.pid))
+    wait_until(lambda: list(tmp_path.glob(".x.lmdb.*")) and len(children(process.pid)) == 2)
     os.kill(children(process.pid)[0], signal.SIGKILL)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from pytorch_fid.fid_score import calculate_frechet_distance
 
@@ -23,8 +24,10 @@ def pytorch_fid_distance(a: torch.Tensor, b: torch.Tensor) -> float:
     moments = [(x.mean(axis=0), np.cov(x, rowvar=False)) for x in (a.double().numpy(), b.double().numpy())]
     try:
         return calculate_frechet_distance(*moments[0], *moments[1])
-    except TypeError:
-        pytest.skip("this scipy no longer runs pytorch-fid's own distance")
+    except TypeError:  # scipy 1.18 dropped an argument that pytorch-fid passes: its formula, spelled out
+        (mean_a, cov_a), (mean_b, cov_b) = moments
+        root = np.real(scipy.linalg.sqrtm(cov_a @ cov_b))
+        return np.sum((mean_a - mean_b) ** 2) + np.trace(cov_a + cov_b - 2 * root)
 
 
 def test_gaussians_with_diagonal_covariances_have_the_closed_form():
@@ -136,8 +139,8 @@ def test_kernel_distance_of_whole_sets_is_the_unbiased_estimate():
             u, v = x[i], y[j]
             within = sum(kernel(u[a], u[b]) + kernel(v[a], v[b]) for a, b in pairs) / 2
             values.append(within - 2 * sum(kernel(a, b) for a in u for b in v) / 4)
-    mean, std = kernel_distance(x, y, subsets=4000)
-    assert mean == pytest.approx(torch.stack(values).mean().item(), abs=4 * std / math.sqrt(4000))
+    mean, std = kernel_distance(x, y, subsets=1500)
+    assert mean == pytest.approx(torch.stack(values).mean().item(), abs=4 * std / math.sqrt(1500))
 
 
 def test_kernel_distance_depends_on_its_seed_alone():

@@ -1,0 +1,191 @@
+"""Run folders of classifier training: made task by task, scored, and read back."""
+
+import contextlib
+import dataclasses
+import functools
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from eftgan.adapters import load_shared, shared_state, task_state
+from eftgan.classifier_experiment import ClassifierExperiment, build_network, open_classes
+from eftgan.config import load
+from eftgan.data.splits import LabelledTask
+from eftgan.errors import UserError
+from eftgan.evaluation.accuracy import CIL, TIL, accuracies, accuracy_matrix, average_over_seen, chunks
+from eftgan.evaluation.growth import growth
+from eftgan.evaluation.task_inference import all_task_logits, shares_features
+from eftgan.experiment import start_folder
+from eftgan.methods.heads import CLASSIFIER
+from eftgan.reports.write import write_report
+from eftgan.scores import Score, append_scores, read_scores
+from eftgan.tensors import read_tensors, tensors_digest, write_tensors
+from eftgan.training.checkpoint import RunFolder, below, read_task
+from eftgan.training.classifier import ClassifierTrainer, check_head
+from eftgan.training.launch import make_accelerator
+
+
+class ClassifierRun:
+    """A run folder, read back."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = RunFolder(Path(path))
+        if not self.folder.config.is_file():
+            raise UserError(
+                f"{path}: no run there (config.yaml is missing); train one with: python train_classifier.py"
+            )
+        self.experiment: ClassifierExperiment = load(ClassifierExperiment, self.folder.config)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks in order, trained or not."""
+        return self.experiment.task_names
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the tasks whose files are there."""
+        return [name for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
+
+    @functools.cached_property
+    def labelled(self) -> list[LabelledTask]:
+        """The tasks with their images and class names."""
+        return open_classes(self.experiment)
+
+    def classifier(self, after: int) -> nn.Module:
+        """The classifier as it was when task number `after` (from 0) was trained, in eval mode."""
+        network = build_network(self.experiment, len(self.labelled[0].classes), pretrained=False)
+        indices = [after]
+        if self.folder.shared.exists():
+            tensors, _ = read_tensors(self.folder.shared)
+            load_shared(network, below(CLASSIFIER, tensors))
+            indices = range(after + 1)
+        for index in indices:
+            read_task(self.folder, index, self.tasks[index], CLASSIFIER, network)
+        for task in self.labelled[: after + 1]:
+            check_head(network, task)
+        return network.eval()
+
+    def summary(self) -> str:
+        """What came out, and what a person does next."""
+        lines, scores, last = [], read_scores(self.folder.scores), len(self.trained) - 1
+        for metric in (TIL, CIL):
+            average = average_over_seen(accuracy_matrix(scores, self.tasks, metric), last)
+            lines.append(f"  {metric}  {average:.1%} on average over the {last + 1} tasks")
+        return "\n".join([
+            f"\n{last + 1} tasks trained: {', '.join(self.trained)}",
+            *lines,
+            f"  report   {self.folder.report}",
+            "next:",
+            f"  eftgan classify {self.folder.path} --image photo.jpg",
+            f"  eftgan report {self.folder.path} OTHER_RUN ...",
+        ])  # fmt: skip
+
+
+class ClassifierScorer:
+    """Measures a run after a task; logits of unchanged weights are taken from the folder."""
+
+    def __init__(self, run: ClassifierRun, device: torch.device | str = "cpu") -> None:
+        self.run, self.device = run, device
+
+    def score(self, through: int, record: dict[str, float]) -> None:
+        """Append the lines of one task, unless they are there: accuracies on all seen tasks, growth, seconds."""
+        name = self.run.tasks[through]
+        done = {(score.trained_through, score.metric) for score in read_scores(self.run.folder.scores)}
+        if (name, "seconds") in done:  # the last line of a task
+            return
+        model = self.run.classifier(through).to(self.device)
+        lines = [line for tested in range(through + 1) for line in self._accuracies(model, through, tested)]
+        lines += [self._growth(model, through), self._seconds(through, record)]
+        append_scores(self.run.folder.scores, lines)
+
+    def _accuracies(self, model: nn.Module, through: int, tested: int) -> list[Score]:
+        seen, test = self.run.tasks[: through + 1], self.run.labelled[tested].test
+        logits, measured = self._logits(model, seen, tested)
+        shares = accuracies(logits, tested, test.targets, joined=shares_features(model, seen))
+        details = {"selection": self.run.experiment.training.selection}
+        carried = {TIL: {"carried": seen[tested] not in measured}}
+        return [
+            self._line(through, tested, metric, value, len(test), details | carried.get(metric, {}))
+            for metric, value in shares.items()
+        ]
+
+    def _logits(self, model: nn.Module, seen: list[str], tested: int) -> tuple[list[Tensor], set[str]]:
+        """Logits of every seen task on one task's test images, and whose had to be computed."""
+        theta, test = tensors_digest(shared_state(model)), self.run.labelled[tested].test
+        digests = {task: f"{theta} {tensors_digest(task_state(model, task))} {len(test)}" for task in seen}
+        folder = self.run.folder.path / "logits" / self.run.tasks[tested]
+        files, known = {task: folder / f"{task}.safetensors" for task in seen}, {}
+        for task in seen:
+            if files[task].exists():
+                tensors, facts = read_tensors(files[task])
+                if facts.get("weights") == digests[task]:
+                    known[task] = tensors["logits"]
+        missing = [task for task in seen if task not in known]
+        if missing:
+            parts = []
+            for chunk in chunks(len(test)):
+                x = self.run.experiment.pixels(test.fetch(chunk)[0].to(self.device))
+                parts.append([each.float().cpu() for each in all_task_logits(model, missing, x)])
+            for task, pieces in zip(missing, zip(*parts, strict=True), strict=True):
+                known[task] = torch.cat(pieces)
+                write_tensors(files[task], {"logits": known[task]}, {"weights": digests[task]})
+        return [known[task] for task in seen], set(missing)
+
+    def _growth(self, model: nn.Module, through: int) -> Score:
+        run, size = self.run, self.run.experiment.network.size
+        counts = growth(model, (3, size, size), run.tasks[through])
+        details = {key: value for key, value in dataclasses.asdict(counts).items() if key != "layers"}
+        details["bytes_shared"] = details.pop("bytes_base")
+        details["bytes_task"] = run.folder.task_file(through, run.tasks[through]).stat().st_size
+        return self._line(through, through, "growth", counts.parameter_growth, 0, details)
+
+    def _seconds(self, through: int, record: dict[str, float]) -> Score:
+        figures = {key: value for key, value in record.items() if key not in ("seconds", "steps")}
+        return self._line(through, through, "seconds", record["seconds"], int(record["steps"]), figures)
+
+    def _line(self, through: int, tested: int, metric: str, value: float, n: int, details: dict) -> Score:
+        run, experiment = self.run, self.run.experiment
+        head = (run.folder.path.name, experiment.method.name, experiment.seed)
+        return Score(*head, run.tasks[through], run.tasks[tested], metric, value, n, details)
+
+
+def train_classifier(experiment: ClassifierExperiment, command: str) -> ClassifierRun | None:
+    """Train every task, going on where the folder stands; after each one measure and report.
+
+    The main process gets the finished run back, the others nothing.
+    """
+    folder = RunFolder(Path(experiment.out))
+    accelerator = make_accelerator(
+        folder.path, mixed_precision=experiment.training.mixed_precision, log_with=experiment.log_with
+    )
+    tasks = open_classes(experiment)
+    network = build_network(experiment, len(tasks[0].classes))
+    with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
+        if accelerator.is_main_process:
+            start_folder(experiment, folder, CLASSIFIER, command)
+        accelerator.wait_for_everyone()
+        if experiment.log_with:
+            accelerator.init_trackers(CLASSIFIER)
+        run = ClassifierRun(folder.path)
+        run.labelled = tasks
+
+        def after_task(index: int) -> None:
+            if accelerator.is_main_process:
+                ClassifierScorer(run, accelerator.device).score(index, trainer.records[run.tasks[index]])
+                write_report([folder.path], folder.report)
+            accelerator.wait_for_everyone()
+
+        trainer = ClassifierTrainer(
+            accelerator=accelerator,
+            network=network,
+            method=experiment.method,
+            options=experiment.training,
+            pixels=experiment.pixels,
+            seed=experiment.seed,
+            folder=folder,
+            after_task=after_task,
+        )
+        trainer.run(tasks)
+        accelerator.end_training()
+    return run if accelerator.is_main_process else None

@@ -1,0 +1,65 @@
+"""Accuracies of a classifier that learned task after task, and what follows from them."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from eftgan.evaluation.task_inference import infer_classes, infer_tasks
+from eftgan.scores import Score
+
+TIL, CIL, TASK = "accuracy-TIL", "accuracy-CIL", "task-accuracy"
+Matrix = dict[tuple[int, int], float]  # (after task i, on task j), from 0
+
+
+def accuracies(logits: list[Tensor], own: int, labels: Tensor, joined: bool) -> dict[str, float]:
+    """Shares of right answers on one task's images, by the logits of every seen task; `own`: the images' task.
+
+    accuracy-TIL: the task is given. accuracy-CIL: task and class must both be found. task-accuracy: the task is.
+    """
+    tasks = infer_tasks(logits, joined)
+    found = tasks == own
+    right = {
+        TIL: logits[own].argmax(1) == labels,
+        CIL: found & (infer_classes(logits, tasks) == labels),
+        TASK: found,
+    }
+    return {metric: int(each.sum()) / len(labels) for metric, each in right.items()}
+
+
+def accuracy_matrix(scores: Iterable[Score], tasks: Sequence[str], metric: str = TIL) -> Matrix:
+    """The matrix of one run from its score lines; later lines win."""
+    place = {task: index for index, task in enumerate(tasks)}
+    return {
+        (place[score.trained_through], place[score.tested_on]): score.value
+        for score in scores
+        if score.metric == metric and score.trained_through in place and score.tested_on in place
+    }
+
+
+def average_over_seen(matrix: Matrix, after: int) -> float:
+    """Mean accuracy over the tasks seen, after task `after`."""
+    return fmean(matrix[after, on] for on in range(after + 1))
+
+
+def forgetting(matrix: Matrix, after: int) -> float:
+    """How much lower the earlier tasks are after task `after` than when each was just learned, on average."""
+    if after == 0:
+        return 0.0
+    return fmean(matrix[on, on] - matrix[after, on] for on in range(after))
+
+
+def forward_transfer(matrix: Matrix, reference: Matrix, after: int) -> float:
+    """How much better tasks from the second on are learned than by a reference that starts each of them anew.
+
+    The reference is the matrix of a run of `separate`, or of EFT with `init: identity`.
+    """
+    if after == 0:
+        return 0.0
+    return fmean(matrix[on, on] - reference[on, on] for on in range(1, after + 1))
+
+
+def chunks(count: int, size: int = 256) -> Sequence[Tensor]:
+    """Indices of `count` images in pieces for evaluation."""
+    return torch.arange(count).split(size)

@@ -1,0 +1,39 @@
+"""Fixed representation: the first task's features, and a head for every task."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from typing_extensions import Doc
+
+from eftgan.adapters import task_names, task_state
+from eftgan.methods.base import Networks
+from eftgan.methods.heads import CLASSIFIER, ClassifierMethod, state_of_others
+
+
+@dataclass
+class Fixed(ClassifierMethod):
+    """Freezing: from the second task on only the new head trains; BatchNorm keeps the first task's statistics."""
+
+    name: Literal["fixed"] = "fixed"
+    base: Annotated[Literal["train", "pretrained"], Doc("pretrained: frozen from the first task on")] = "train"
+
+    def trains_shared(self, role: str, first: bool) -> bool:
+        return first and self.base == "train"
+
+    def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
+        if not self._trains_features(networks, task):
+            for module in networks[CLASSIFIER].modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return super().trainable(networks, task)
+
+    def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        return state_of_others(networks[CLASSIFIER], task, theta=not self._trains_features(networks, task))
+
+    def _trains_features(self, networks: Networks, task: str) -> bool:
+        return self.trains_shared(CLASSIFIER, task_names(networks[CLASSIFIER])[0] == task)
+
+    def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        return {f"{CLASSIFIER}/{key}": tensor for key, tensor in task_state(networks[CLASSIFIER], task).items()}

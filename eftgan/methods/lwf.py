@@ -1,0 +1,71 @@
+"""Learning without forgetting (Li and Hoiem 2017)."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from typing_extensions import Doc
+
+from eftgan.adapters import task_names
+from eftgan.config import NonNegative, Positive
+from eftgan.methods.base import Batch, Networks, Probe
+from eftgan.methods.heads import CLASSIFIER, ClassifierMethod, head_input, head_of, train_heads
+
+
+def distillation(new: Tensor, old: Tensor, temperature: float) -> Tensor:
+    """Eqs. 2 and 3: cross-entropy between the softened outputs, old ones as targets; mean over the batch."""
+    targets = F.softmax(old / temperature, dim=1)  # eq. 3: y^(1/T), normalised
+    return -(targets * F.log_softmax(new / temperature, dim=1)).sum(1).mean()  # eq. 2
+
+
+@dataclass
+class Lwf(ClassifierMethod):
+    """Learning without forgetting: on the new task's images, old heads go on answering as they did before it."""
+
+    name: Literal["lwf"] = "lwf"
+    strength: Annotated[NonNegative, Doc("lambda_o: weight of every earlier task's distillation loss")] = 1.0
+    temperature: Annotated[Positive, Doc("T of eq. 3")] = 2.0
+
+    def __post_init__(self) -> None:
+        self.teacher: nn.Module | None = None  # the network as the task found it
+
+    def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
+        super().grow(networks, task, init=init, head_size=head_size)
+        if len(task_names(networks[CLASSIFIER])) > 1:
+            self.teacher = _frozen_copy(networks[CLASSIFIER])
+
+    def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
+        network = networks[CLASSIFIER]
+        if self.teacher is not None:
+            self.teacher.to(next(network.parameters()).device)
+        return {role: train_heads(network, found) for role, found in super().trainable(networks, task).items()}
+
+    def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
+        if self.teacher is None:
+            return 0.0
+        with torch.no_grad(), head_input(self.teacher) as noted:
+            self.teacher(batch.inputs)
+        losses = []
+        for task in task_names(networks[role])[:-1]:
+            new = head_of(networks[role], task)(batch.features)
+            losses.append(distillation(new, head_of(self.teacher, task)(noted.features), self.temperature))
+        return self.strength * torch.stack(losses).sum()
+
+    def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        self.teacher = None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {} if self.teacher is None else self.teacher.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
+        self.teacher = _frozen_copy(networks[CLASSIFIER]) if state else None
+        if self.teacher is not None:
+            self.teacher.load_state_dict(state)
+
+
+def _frozen_copy(network: nn.Module) -> nn.Module:
+    return copy.deepcopy(network).eval().requires_grad_(False)

@@ -1,0 +1,37 @@
+"""Memory aware synapses (Aljundi et al. 2018)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torch import Tensor
+from typing_extensions import Doc
+
+from eftgan.config import Count, NonNegative
+from eftgan.methods.base import Networks, Probe
+from eftgan.methods.heads import CLASSIFIER, ClassifierMethod, evaluating
+from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, values, zeros
+
+
+@dataclass
+class Mas(QuadraticPenalty, ClassifierMethod):
+    """Memory aware synapses, eq. 3: L + lambda * sum Omega (theta - theta*)^2, Omega: the output's sensitivity."""
+
+    name: Literal["mas"] = "mas"
+    strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 1.0
+    samples: Annotated[Count, Doc("images whose gradients make the importance")] = 256
+
+    def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        network, parameters = networks[CLASSIFIER], self.protected(CLASSIFIER, networks)
+
+        def squared_lengths() -> Iterator[Tensor]:
+            with evaluating(network):
+                for batch in probe.inputs(CLASSIFIER):
+                    for image in batch.split(1):
+                        yield network(image).square().sum()  # l2 norm squared of the output: section 4.1
+
+        # eq. 2: the mean over images of |gradient|, added up over tasks.
+        omega = average_gradients(squared_lengths(), parameters, Tensor.abs, self.samples)
+        earlier = self.memory["importance"].get(CLASSIFIER) or zeros(parameters)
+        self.memory["importance"][CLASSIFIER] = {name: earlier[name] + omega[name] for name in omega}
+        self.memory["anchor"][CLASSIFIER] = values(parameters)

@@ -1,0 +1,92 @@
+"""Memory replay GANs with replay alignment (Wu et al. 2018, "MeRGAN-RA").
+
+The authors' auxiliary classifier and gradient penalty are left out: the adversarial loss is the same for every method
+here, so that the comparison is of the continual-learning idea alone.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Doc
+
+from eftgan.adapters import named_banks, registry_of, remove_task, task_names, using_task
+from eftgan.adapters.bank import Part
+from eftgan.config import NonNegative
+from eftgan.methods.base import Batch, Method, Networks, Probe
+
+GENERATOR = "generator"
+
+
+@dataclass
+class Mergan(Method):
+    """Conditioning by per-task normalisation; the generator must draw earlier tasks as its frozen predecessor does.
+
+    Eq. 6: L_RA = 1/2 sum over earlier tasks c of |G_t(z, c) - G_{t-1}(z, c)|^2 with the same z: summed over pixels
+    and stages, a mean over the batch.
+    """
+
+    owns: ClassVar[frozenset[Part]] = frozenset({"norms"})
+
+    name: Literal["mergan"] = "mergan"
+    strength: Annotated[NonNegative, Doc("of the alignment; the authors' 1e-3 on a batch sum of 64 is 0.064")] = (
+        0.064
+    )
+
+    def __post_init__(self) -> None:
+        self.previous: nn.Module | None = None  # G_{t-1}
+
+    def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
+        """The earlier tasks' normalisation goes on training too: the alignment holds it in place."""
+        found = super().trainable(networks, task)
+        generator = networks[GENERATOR]
+        for _, bank in named_banks(generator):
+            bank.tasks.requires_grad_(True)
+        found[GENERATOR] = [parameter for parameter in generator.parameters() if parameter.requires_grad]
+        if self.previous is not None:
+            self.previous.to(found[GENERATOR][0].device)
+        return found
+
+    def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
+        if role != GENERATOR or self.previous is None:
+            return 0.0
+        earlier = task_names(self.previous)
+        return self.strength * sum(self.alignment(networks[role], task, batch.inputs) for task in earlier)
+
+    def alignment(self, generator: nn.Module, task: str, z: Tensor) -> Tensor:
+        """One earlier task's term, in eval mode on both sides: just what sampling computes."""
+        with torch.no_grad(), using_task(self.previous, task):
+            wanted = self.previous(z)
+        use_running_statistics(generator, task)
+        with using_task(generator, task):
+            drawn = generator(z)
+        pairs = zip(drawn, wanted, strict=True)
+        return 0.5 * sum((new - old).square().flatten(1).sum(1).mean() for new, old in pairs)
+
+    def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        self.previous = copy.deepcopy(networks[GENERATOR]).eval().requires_grad_(False)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {} if self.previous is None else self.previous.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
+        if not state:
+            return
+        previous = copy.deepcopy(networks[GENERATOR])
+        for task in task_names(previous):
+            key = f".tasks.{registry_of(previous).row(task)['norms']}."
+            if not any(key in name for name in state):
+                remove_task(previous, task)  # the task in training: the predecessor does not know it
+        previous.load_state_dict(state)
+        self.previous = previous.eval().requires_grad_(False)
+
+
+def use_running_statistics(network: nn.Module, task: str) -> None:
+    """Put one task's normalisation layers into eval mode."""
+    row = registry_of(network).row(task)
+    for _, bank in named_banks(network):
+        if bank.part == "norms":
+            bank.tasks[row["norms"]].eval()

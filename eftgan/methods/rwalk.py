@@ -1,0 +1,89 @@
+"""Riemannian walk (Chaudhry et al. 2018), without stored images."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from typing_extensions import Doc
+
+from eftgan.config import Count, NonNegative, Positive, Share
+from eftgan.methods.base import Networks, Probe
+from eftgan.methods.quadratic import PathPenalty, Tensors, values, zeros
+
+
+@dataclass
+class RWalk(PathPenalty):
+    """Riemannian walk, eq. 9: L + lambda * sum (F + s) (theta - theta~)^2.
+
+    F is the Fisher as a moving average over steps (eq. 7); s is how much loss a parameter took off per distance in
+    the Riemannian manifold (eq. 8). Both are brought to [0, 1] at the end of a task.
+    """
+
+    slots: ClassVar[tuple[str, ...]] = ("importance", "anchor", "fisher", "scores", "gain", "path", "corner")
+
+    name: Literal["rwalk"] = "rwalk"
+    strength: Annotated[NonNegative, Doc("lambda of eq. 9")] = 1.0
+    alpha: Annotated[Share, Doc("of eq. 7: weight of the newest step's squared gradient")] = 0.9
+    every_steps: Annotated[Count, Doc("Delta t of eq. 8: how often the score is updated")] = 10
+    damping: Annotated[Positive, Doc("epsilon of eq. 8")] = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.steps: dict[str, int] = {}
+
+    def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
+        super().grow(networks, task, init=init, head_size=head_size)
+        for role in networks:
+            parameters = self.protected(role, networks)
+            self.steps[role] = 0
+            self.memory["fisher"].setdefault(role, zeros(parameters))
+            self.memory["path"][role], self.memory["gain"][role] = zeros(parameters), zeros(parameters)
+            self.memory["corner"][role] = values(parameters)
+
+    def follow(self, role: str, name: str, gradient: Tensor, moved: Tensor) -> None:
+        self.memory["fisher"][role][name].lerp_(gradient**2, self.alpha)  # eq. 7
+        self.memory["gain"][role][name] -= gradient * moved  # first-order decrease of the loss
+
+    def after_step(self, role: str, networks: Networks) -> None:
+        super().after_step(role, networks)
+        self.steps[role] += 1
+        if self.steps[role] % self.every_steps == 0:
+            self._turn_corner(role, values(self.protected(role, networks)))
+
+    def _turn_corner(self, role: str, now: Tensors) -> None:
+        """Add one summand of eq. 8 and start the next."""
+        fisher, gain, corner = (self.memory[slot][role] for slot in ("fisher", "gain", "corner"))
+        for name, path in self.memory["path"][role].items():
+            distance = 0.5 * fisher[name] * (now[name] - corner[name]) ** 2
+            path += gain[name].clamp_min(0) / (distance + self.damping)  # eq. 8
+            gain[name].zero_()
+        self.memory["corner"][role] = now
+
+    def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        for role in networks:
+            now = values(self.protected(role, networks))
+            if self.steps[role] % self.every_steps:
+                self._turn_corner(role, now)
+            scores, earlier = self.memory["path"].pop(role), self.memory["scores"].get(role)
+            if earlier is not None:  # section 4.2.3: the mean of old and new scores
+                scores = {name: (scores[name] + earlier[name]) / 2 for name in scores}
+            self.memory["scores"][role] = scores
+            fisher, normal = _to_unit(self.memory["fisher"][role]), _to_unit(scores)
+            self.memory["importance"][role] = {name: fisher[name] + normal[name] for name in fisher}  # eq. 9
+            self.memory["anchor"][role] = now
+            del self.memory["gain"][role], self.memory["corner"][role]
+
+    def state_dict(self) -> Tensors:
+        return super().state_dict() | {f"steps/{role}": torch.tensor(count) for role, count in self.steps.items()}
+
+    def load_state_dict(self, state: Tensors, networks: Networks) -> None:
+        counts = {key: value for key, value in state.items() if key.startswith("steps/")}
+        super().load_state_dict({key: state[key] for key in state if key not in counts}, networks)
+        self.steps = {key.removeprefix("steps/"): int(value) for key, value in counts.items()}
+
+
+def _to_unit(tensors: Tensors) -> Tensors:
+    """All values of a network divided by the largest, so that they lie between 0 and 1."""
+    largest = max(float(tensor.max()) for tensor in tensors.values())
+    return {name: tensor / largest if largest > 0 else tensor for name, tensor in tensors.items()}

@@ -1,0 +1,20 @@
+"""Names of tasks: they become file names and module keys, so they are plain words."""
+
+import re
+
+from eftgan.errors import UserError
+
+INITS = ("previous", "identity", "random")  # where a new task starts, beside the names of tasks
+TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+
+
+def check_task_name(name: str) -> str:
+    """The name itself; a UserError where it could not serve."""
+    if not isinstance(name, str) or not TASK_NAME.fullmatch(name):
+        raise UserError(
+            f"task name {name!r} is not usable: begin with a letter or digit, then letters, digits, '_' or '-', "
+            "64 characters at most"
+        )
+    if name in INITS:
+        raise UserError(f"task name {name!r} is not usable: it names a way to start a task; choose another")
+    return name

@@ -1,0 +1,120 @@
+"""How long a classifier trains, on which images, and which epoch its weights are taken from."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from typing_extensions import Doc
+
+from eftgan.config import NonNegative, Positive
+from eftgan.data.labelled import LabelledImages
+
+HELD_OUT = 0.1  # share of the training images that selection val looks at
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Epochs of a task, and the learning rate over them."""
+
+    epochs: Annotated[Positive, Doc("passes over the task's images")] = 200
+    learning_rate: Annotated[Positive, Doc("of SGD, at the start")] = 0.01
+    milestones: Annotated[list[Positive], Doc("epochs at which the learning rate is lowered")] = field(
+        default_factory=list
+    )
+    factor: Annotated[Positive, Doc("what it is multiplied by there")] = 0.1
+    weight_decay: Annotated[NonNegative, Doc("of SGD")] = 5e-4
+
+    def rate_at(self, epoch: float) -> float:
+        """The learning rate after so many epochs: depends on nothing else, so going on changes nothing."""
+        return self.learning_rate * self.factor ** sum(epoch >= milestone for milestone in self.milestones)
+
+
+class SeenImages(Dataset):
+    """Training images of one task, or of several with joined labels; an item is a whole batch, by its indices."""
+
+    def __init__(self, parts: Sequence[LabelledImages], classes: Sequence[int], kept: Tensor | None = None) -> None:
+        self.parts = list(parts)
+        self.starts = [sum(len(part) for part in parts[:i]) for i in range(len(parts))]
+        self.offsets = [sum(classes[:i]) for i in range(len(parts))]
+        self.classes = list(classes)
+        self.kept = torch.arange(sum(len(part) for part in parts)) if kept is None else kept
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """uint8 (B, 3, S, S) and labels (B,); images of one part stand together."""
+        chosen = self.kept[torch.as_tensor(indices)]
+        found = []
+        for part, start, offset in zip(self.parts, self.starts, self.offsets, strict=True):
+            own = chosen[(chosen >= start) & (chosen < start + len(part))] - start
+            if len(own):
+                images, labels = part.fetch(own)
+                found.append((images, labels + offset))
+        images, labels = zip(*found, strict=True)
+        return torch.cat(images), torch.cat(labels)
+
+    def divided(self, share: float, generator: torch.Generator) -> tuple["SeenImages", "SeenImages"]:
+        """The images without a random share of them, and that share."""
+        order = self.kept[torch.randperm(len(self), generator=generator)]
+        count = max(1, round(share * len(self)))
+        rest, held = order[count:].sort().values, order[:count].sort().values
+        return SeenImages(self.parts, self.classes, rest), SeenImages(self.parts, self.classes, held)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of a task's training: images, heads, how many epochs, and its first step within the task."""
+
+    task: str
+    heads: list[str]  # tasks whose joined outputs the labels of the images count through
+    images: Dataset
+    epochs: float
+    schedule: Schedule
+    together: int  # images per step, over all processes
+    first: int = 0
+    watch: Dataset | None = None  # images whose accuracy chooses the epoch
+
+    @property
+    def last(self) -> int:
+        """The step within the task at which the stage ends."""
+        return self.first + max(1, math.ceil(self.epochs * len(self.images) / self.together))
+
+    def epoch(self, step: int) -> float:
+        """Passes over the images after so many steps of the task."""
+        return (step - self.first) * self.together / len(self.images)
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether this step, just made, completed a pass."""
+        return step == self.last or int(self.epoch(step)) > int(self.epoch(step - 1))
+
+
+@dataclass
+class Best:
+    """The best epoch so far, and the tensors to go back to: its own, or those that the task began with."""
+
+    epoch: float = 0.0
+    accuracy: float = -1.0
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    def keep(self, tensors: Mapping[str, Tensor]) -> None:
+        self.kept = {key: tensor.detach().clone() for key, tensor in tensors.items()}
+
+    def better(self, epoch: float, accuracy: float) -> bool:
+        """Note an epoch; whether it is the best."""
+        if accuracy <= self.accuracy:
+            return False
+        self.epoch, self.accuracy = epoch, accuracy
+        return True
+
+    def state_dict(self) -> dict[str, Tensor]:
+        facts = torch.tensor([self.epoch, self.accuracy], dtype=torch.float64)
+        return {"facts": facts, **{f"kept/{key}": tensor for key, tensor in self.kept.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.epoch, self.accuracy = state["facts"].tolist()
+        self.kept = {key.removeprefix("kept/"): tensor for key, tensor in state.items() if key.startswith("kept/")}

@@ -1,0 +1,46 @@
+"""Shared by all tests: one thread per process, and the smallest experiments that train."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subprocesses inherit it
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TINY = [
+    "network={stages: 1, base_size: 32, ngf: 4, ndf: 4, z_dim: 8}",
+    "adapters={a: 2, b: 2}",
+    "training={batch: 4, steps: 6, save_every_steps: 2, log_every_steps: 2}",
+    "evaluation={features: none}",
+    "tasks=[{name: discs, data: 'shapes:discs', limit: 24}, {name: checks, data: 'shapes:checks', limit: 24}]",
+]
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """Make a tiny two-task experiment; words override its keys."""
+
+    def make(*words: str, out: str = "run"):
+        from eftgan.config import apply_override, build
+        from eftgan.experiment import GanExperiment
+
+        data: dict = {"out": str(tmp_path / out)}
+        for word in (*TINY, *words):
+            apply_override(data, word)
+        return build(GanExperiment, data)
+
+    return make
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real pictures beside the checkout, where they are."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no shared data beside the checkout")
+    return folder

@@ -1,0 +1,156 @@
+"""Configs: every mistake is named by its path, with a remedy."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
+from typing_extensions import Doc
+
+from eftgan.config import Count, apply_override, build, describe, dump, load, parse_yaml, read_yaml
+from eftgan.errors import UserError
+
+
+@dataclass(frozen=True)
+class Circle:
+    name: Literal["circle"] = "circle"
+    radius: float = 1.0
+
+
+@dataclass(frozen=True)
+class Square:
+    name: Literal["square"] = "square"
+    side: float = 1.0
+
+
+@dataclass(frozen=True)
+class Inner:
+    steps: Annotated[Count, Doc("how many")] = 5
+    rate: float = 0.1
+    names: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Annotated[Inner, Doc("the inside")] = field(default_factory=Inner)
+    shape: Annotated[Circle | Square, Field(discriminator="name")] = field(default_factory=Circle)
+    items: list[Inner] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inner.stps=3"], "unknown key inner.stps; did you mean inner.steps?"),
+        (["iner.steps=3"], "unknown key iner; did you mean inner?"),
+        (["inner.steps=0"], "inner.steps: greater than 0, not 0"),
+        (["inner.steps=many"], "inner.steps: a valid integer"),
+        (["inner.steps=true"], "inner.steps"),
+        (["inner.steps=1.5"], "inner.steps"),
+        (["inner=7"], "inner"),
+        (["shape={name: triangle}"], "shape.name is 'triangle'; choose from: circle, square"),
+        (["shape={name: squar}"], "did you mean square?"),
+        (["shape.side=2"], "shape.name is missing; choose from: circle, square"),
+        (["shape.name=circle", "shape.side=2"], "unknown key shape.side"),
+        (["items=[{stepps: 1}]"], "unknown key items.0.stepps"),
+        (["items.0.steps=1"], "not a place in a list"),
+        (["inner.steps.deep=1"], "steps"),
+        (["inner"], "expected key=value"),
+        (["=3"], "expected key=value"),
+        (["inner.steps=[1"], "not plain YAML"),
+        (["inner.names=!!python/object/apply:os.system [ls]"], "not plain YAML"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_path(words, message):
+    data = {"items": []}
+    with pytest.raises(UserError) as caught:
+        for word in words:
+            apply_override(data, word)
+        build(Outer, data)
+    assert message in str(caught.value)
+
+
+def test_overrides_set_append_and_switch_kinds():
+    data = {}
+    for word in [
+        "inner.rate=1e-4",
+        "inner.names+=a",
+        "inner.names+=[b, c]",
+        "shape={name: square}",
+        "shape.side=2",
+    ]:
+        apply_override(data, word)
+    made = build(Outer, data)
+    assert made.inner.rate == 1e-4
+    assert made.inner.names == ["a", "b", "c"]
+    assert made.shape == Square(side=2.0)
+
+
+def test_a_file_extends_another_and_lists_are_replaced(tmp_path):
+    (tmp_path / "base.yaml").write_text("inner: {steps: 3, names: [a]}\nshape: {name: circle, radius: 2}\n")
+    (tmp_path / "child.yaml").write_text("extends: base.yaml\ninner: {names: [b]}\nshape: {name: square}\n")
+    made = load(Outer, tmp_path / "child.yaml", ["inner.rate=0.5"])
+    assert made == Outer(Inner(3, 0.5, ["b"]), Square())
+
+
+def test_files_that_are_no_configs_are_refused(tmp_path):
+    for name, text, message in [
+        ("list.yaml", "- 1", "mapping"),
+        ("loop.yaml", "extends: loop.yaml", "extends itself"),
+        ("numbers.yaml", "1: 2", "mapping"),
+        ("tag.yaml", "a: !!python/name:os.system", "not plain YAML"),
+    ]:
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UserError, match=message) as caught:
+            read_yaml(tmp_path / name)
+        assert name in str(caught.value)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"binary\.yaml"):
+        read_yaml(tmp_path / "binary.yaml")
+    with pytest.raises(UserError, match="no such config file"):
+        read_yaml(tmp_path / "missing.yaml")
+
+
+def test_what_is_dumped_reads_back_the_same(tmp_path):
+    made = Outer(Inner(7, 1e-7, ["x: y", "#"]), Square(side=3.0), [Inner(2)])
+    (tmp_path / "c.yaml").write_text(dump(made))
+    assert load(Outer, tmp_path / "c.yaml") == made
+
+
+def test_every_key_is_described():
+    keys = {path: (value, doc) for path, value, doc in describe(Outer)}
+    assert keys["inner.steps"] == ("int = 5", "how many")
+    assert "shape[square].side" in keys
+    assert set(keys) >= {f"inner.{f.name}" for f in dataclasses.fields(Inner)}
+
+
+@given(st.text(max_size=60))
+def test_any_override_word_is_taken_or_refused_politely(word):
+    data: dict = {}
+    try:
+        apply_override(data, word)
+        build(Outer, data)
+    except UserError:
+        pass
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_yaml_or_refused_politely(text):
+    try:
+        parse_yaml(text, "here")
+    except UserError as error:
+        assert str(error).startswith("here")  # noqa: PT017
+
+
+def test_every_shipped_config_is_valid():
+    from eftgan.experiment import GanExperiment
+
+    root = Path(__file__).resolve().parent.parent / "configs" / "gan"
+    files = sorted(root.glob("*.yaml"))
+    assert len(files) >= 4
+    for path in files:
+        experiment = load(GanExperiment, path)
+        assert experiment.out.startswith("runs/"), path
