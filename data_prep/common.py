@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from tqdm import tqdm
 
 from data_prep.pool import ordered_map
 from eftgan.data.folders import atomic_folder, refuse_existing
@@ -17,6 +16,7 @@ from eftgan.data.images import decode_rgb, encode_jpeg, fit_square, to_chw
 from eftgan.data.lmdb import spread, write_lmdb
 from eftgan.data.trees import Tree
 from eftgan.errors import UserError
+from eftgan.progress import progress_bar
 
 SIZES = (32, 64, 128, 256)
 
@@ -99,7 +99,7 @@ def _write(
     size = stored_size(args.size, exact=args.exact)
     results = ordered_map(Fit(job.load, size, encoding), items, args.workers)
     tally = Tally(max_broken_percent=args.max_broken)
-    bar = tqdm(results, total=len(items), desc=shown.name, unit="img", disable=None)
+    bar = progress_bar(results, total=len(items), desc=shown.name, unit="img")
     source = f"{args.dataset} {args.source}"
     meta = write_lmdb(
         path,

@@ -5,12 +5,12 @@ import math
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from eftgan.data.grid import save_grid
 from eftgan.data.lmdb import Digest, LmdbImages, LsunImages, spread
 from eftgan.data.stores import META, TARGETS, entry_key, lmdb_folder, read_meta, reading
 from eftgan.errors import UserError
+from eftgan.progress import progress_bar
 
 _PREVIEW_PX = 96  # for LSUN's own LMDBs, whose images have no common size
 
@@ -41,7 +41,7 @@ def check_set(path: Path) -> None:
     """Decode every entry and recompute the digest; a UserError names the first thing that is wrong."""
     meta = read_meta(path)
     images = LsunImages(path, size=_PREVIEW_PX) if meta is None else LmdbImages(path)
-    for index in tqdm(range(len(images)), desc=path.name, unit="img", disable=None):
+    for index in progress_bar(range(len(images)), desc=path.name, unit="img"):
         images[index]
     if meta is not None:
         _check_digest(path, meta, images)

@@ -41,6 +41,12 @@ class Outer:
     items: list[Inner] = field(default_factory=list)
 
 
+def outer(data: dict, words: list[str]) -> Outer:
+    for word in words:
+        apply_override(data, word)
+    return build(Outer, data)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -65,11 +71,8 @@ class Outer:
     ],
 )
 def test_a_mistake_is_refused_with_its_path(words, message):
-    data = {"items": []}
     with pytest.raises(UserError) as caught:
-        for word in words:
-            apply_override(data, word)
-        build(Outer, data)
+        outer({"items": []}, words)
     assert message in str(caught.value)
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
-from tqdm import tqdm
 
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
+from eftgan.progress import progress_bar
 
 EXTENSIONS = {".bmp", ".jpg", ".jpeg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}  # as pytorch-fid's
 BATCH = 50
@@ -81,7 +81,7 @@ def folder_statistics(
     files = image_files(folder)
     statistics = FeatureStatistics(extractor.dims)
     expected: tuple[int, ...] | None = None
-    with tqdm(total=len(files), desc=folder.name, unit="img", disable=not progress, leave=False) as bar:
+    with progress_bar(total=len(files), desc=folder.name, unit="img", show=progress, leave=False) as bar:
         for paths, images in _batches(files):
             expected = expected or tuple(images[0].shape)
             if not mixed_sizes:

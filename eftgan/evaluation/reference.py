@@ -12,12 +12,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
-from tqdm import tqdm
 
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor, tensors_digest
 from eftgan.evaluation.fid import FeatureStatistics
 from eftgan.files import atomic_path
+from eftgan.progress import progress_bar
 
 BATCH = 50
 
@@ -104,7 +104,7 @@ def collect_statistics(
     """Statistics of a stream of equally large uint8 images (3, H, W), with a progress bar."""
     statistics = FeatureStatistics(extractor.dims)
     batch: list[Tensor] = []
-    with tqdm(total=total, desc=title, unit="img", disable=not progress, leave=False) as bar:
+    with progress_bar(total=total, desc=title, unit="img", show=progress, leave=False) as bar:
         for image in images:
             batch.append(image)
             if len(batch) == BATCH:

@@ -1,7 +1,7 @@
 """Memory replay GANs with replay alignment (Wu et al. 2018, "MeRGAN-RA").
 
-The authors' auxiliary classifier and gradient penalty are left out: the adversarial loss is the same for every method
-here, so that the comparison is of the continual-learning idea alone.
+The authors' auxiliary classifier and gradient penalty are left out: all methods here have one adversarial loss,
+so that the continual-learning idea alone is compared.
 """
 
 import copy

@@ -27,6 +27,7 @@ from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import centre_crop, multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
 from eftgan.methods import Batch, Method, Probe
+from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
     Progress,
@@ -142,10 +143,9 @@ class GanTrainer:
     def _train_steps(self, task: GanTask, ema: Ema, optimizers: Optimizers) -> None:
         networks, stepping = self._prepare(optimizers)
         accelerator, progress = self.accelerator, self.progress
-        bar = tqdm(
-            total=task.steps, initial=progress.step, desc=task.name, unit="step", dynamic_ncols=True,
-            disable=None if accelerator.is_main_process else True,
-        )  # fmt: skip
+        bar = progress_bar(
+            total=task.steps, initial=progress.step, desc=task.name, unit="step", show=accelerator.is_main_process
+        )
         started = time.monotonic() - progress.seconds
         healthy = torch.ones((), dtype=torch.bool, device=accelerator.device)
         first = progress.step * self.options.accumulation
