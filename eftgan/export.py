@@ -1,15 +1,21 @@
 """One task's generator as a plain PyTorch program, without any of this package's classes."""
 
+import json
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import merge_task
+from eftgan.adapters import add_task, insert_adapters, merge_task
+from eftgan.config import build, plain
 from eftgan.errors import UserError
+from eftgan.experiment import Adapters
 from eftgan.files import atomic_path
+from eftgan.models.stackgan import Generator, StackGanConfig
 from eftgan.runs import GanRun
-from eftgan.tensors import write_tensors
+from eftgan.tensors import read_tensors, write_tensors
+
+FORMAT = "eftgan-merged-1"
 
 
 class FinestImage(nn.Module):
@@ -42,14 +48,26 @@ def export_generator(run: GanRun, task: str, out: Path) -> list[str]:
             f"  images = generate(torch.randn(16, {z_dim}))",
         ]
     if out.suffix == ".safetensors":
-        # The layers are torch's own; this text and the tensors are all that is needed to put them together.
-        write_tensors(out, merged.state_dict(), {"format": "eftgan-merged-1", "task": task})
+        config = {"network": plain(run.experiment.network), "adapters": plain(run.experiment.adapters)}
+        write_tensors(out, merged.state_dict(), {"format": FORMAT, "task": task, "config": json.dumps(config)})
         return [
-            f"{out}: tensors of the merged {task} generator. Load them into its plain network:",
-            "  from safetensors.torch import load_file",
-            "  from eftgan.runs import GanRun; from eftgan.adapters import merge_task",
-            f'  run = GanRun("{run.folder.path}")',
-            f'  generator = merge_task(run.generator({len(run.trained) - 1}), "{task}")',
-            f'  generator.load_state_dict(load_file("{out}"))',
+            f"{out}: tensors of the merged {task} generator. Load it with:",
+            "  from eftgan.export import load_generator",
+            f'  generator = load_generator("{out}")',
+            f"  images = generator(torch.randn(16, {z_dim}))[-1]",
         ]
     raise UserError(f"--out {out}: name it NAME.pt2 (a whole program) or NAME.safetensors (tensors)")
+
+
+def load_generator(path: str | Path) -> nn.Module:
+    """A merged generator from the safetensors file that `eftgan export` wrote: noise -> images, coarse to fine."""
+    tensors, facts = read_tensors(path)
+    if facts.get("format") != FORMAT:
+        raise UserError(f"{path}: not an exported generator (format {facts.get('format')!r})")
+    config = json.loads(facts["config"])
+    generator = Generator(build(StackGanConfig, config["network"], str(path)))
+    insert_adapters(generator, build(Adapters, config["adapters"], str(path)).config())
+    add_task(generator, facts["task"])
+    merged = merge_task(generator, facts["task"])
+    merged.load_state_dict(tensors)
+    return merged

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import load_shared
+from eftgan.adapters import load_shared, merge_task
 from eftgan.config import load
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream
@@ -16,7 +16,8 @@ from eftgan.experiment import GanExperiment, build_generator
 from eftgan.scores import read_scores
 from eftgan.tensors import file_digest, read_tensors
 from eftgan.training.checkpoint import RunFolder, below, read_task
-from eftgan.training.gan import GENERATOR, GRID_IMAGES, fixed_noise, generate
+from eftgan.training.gan import GENERATOR
+from eftgan.training.sampling import GRID_IMAGES, fixed_noise, generate
 
 
 class GanRun:
@@ -68,7 +69,7 @@ class GanRun:
         z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
         if truncation is not None:
             z = truncated(z, truncation)
-        return torch.cat(list(generate(generator, task, z)))
+        return torch.cat(list(generate(merge_task(generator, task), z)))
 
     def draw_grids(self, after: int) -> None:
         """Grids of every seen task after one task, and of the real images, where they are not there yet."""
@@ -76,8 +77,8 @@ class GanRun:
         if missing:
             generator = self.generator(after)
             for index in missing:
-                z = fixed_noise(self.experiment.seed, self.tasks[index], GRID_IMAGES, self.experiment.network.z_dim)
-                images = torch.cat(list(generate(generator, self.tasks[index], z)))
+                z = fixed_noise(self.experiment.seed, self.tasks[index], self.experiment.network.z_dim)
+                images = torch.cat(list(generate(merge_task(generator, self.tasks[index]), z)))
                 save_grid(images, self.folder.sample_grid(self.tasks, after, index), columns=4)
         real = self.folder.samples / "real" / f"{after + 1:02d}-{self.tasks[after]}.png"
         if not real.exists():

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from eftgan.adapters import shared_state, task_state
+from eftgan.adapters import merge_task, shared_state, task_state
 from eftgan.data.streams import stream
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.fid import frechet_distance, kernel_distance
@@ -16,7 +16,8 @@ from eftgan.evaluation.reference import collect_statistics, reference_key, refer
 from eftgan.runs import GanRun
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import tensors_digest
-from eftgan.training.gan import GENERATOR, generate
+from eftgan.training.gan import GENERATOR
+from eftgan.training.sampling import generate
 
 
 def statistics_folder(run: GanRun) -> Path:
@@ -104,7 +105,7 @@ class RunScorer:
         z = torch.randn(
             self.samples, experiment.network.z_dim, generator=stream(experiment.seed, task, "evaluation")
         )
-        fakes = (image for batch in generate(generator, task, z) for image in batch)
+        fakes = (image for batch in generate(merge_task(generator, task), z) for image in batch)
         title = f"{task} after {self.run.tasks[through]}"
         fake = collect_statistics(fakes, self.extractor, total=self.samples, title=title)
         kid, spread = kernel_distance(real.features, fake.features)

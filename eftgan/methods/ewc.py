@@ -24,7 +24,7 @@ class Ewc(QuadraticPenalty):
     factor: ClassVar[float] = 0.5
 
     name: Literal["ewc"] = "ewc"
-    strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 5000.0
+    strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 100.0
     form: Annotated[Literal["per-task", "online"], Doc("a quadratic for every task, or one that moves on")] = (
         "per-task"
     )

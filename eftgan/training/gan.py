@@ -19,12 +19,12 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 from typing_extensions import Doc
 
-from eftgan.adapters import select_task, using_task
+from eftgan.adapters import select_task
 from eftgan.config import Count, Positive, Share
 from eftgan.data.grid import save_grid
 from eftgan.data.sampler import StepBatches
 from eftgan.data.streams import stream, stream_seed
-from eftgan.data.transforms import centre_crop, multiscale, random_crop_flip, to_uint8
+from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
 from eftgan.methods import Batch, Method, Probe
 from eftgan.progress import progress_bar
@@ -40,11 +40,12 @@ from eftgan.training.checkpoint import (
 )
 from eftgan.training.diffaugment import diff_augment
 from eftgan.training.ema import Ema
+from eftgan.training.gan_probe import gan_probe
 from eftgan.training.losses import colour_consistency, discriminator_loss, generator_loss
+from eftgan.training.sampling import evaluating, fixed_noise
 from eftgan.training.stopping import Stopped, StopSignal
 
 GENERATOR = "generator"
-GRID_IMAGES = 16
 Optimizers = dict[str, torch.optim.Optimizer]
 
 
@@ -177,10 +178,10 @@ class GanTrainer:
             loss = loss + self.method.penalty(role, self.networks, batch)
             self.accelerator.backward(loss)
             stepping[role].step()
+            if self.accelerator.sync_gradients:
+                self.method.after_step(role, self.networks)  # the gradients are still there to be looked at
             stepping[role].zero_grad()
             losses[role] = loss.detach()
-            if self.accelerator.sync_gradients:
-                self.method.after_step(role, self.networks)
 
         fakes = networks[GENERATOR](z)
         for role, real, fake in zip(self.discriminators, reals, fakes, strict=True):
@@ -192,7 +193,7 @@ class GanTrainer:
             step(GENERATOR, self._generator_loss(fakes, augment), Batch(z, fakes))
         return losses
 
-    def _generator_loss(self, fakes: list[Tensor], augment: Callable[[Tensor], Tensor]) -> Tensor:
+    def _generator_loss(self, fakes: list[Tensor], augment: Callable[[Tensor], Tensor] = nn.Identity()) -> Tensor:  # noqa: B008
         """Adversarial over all stages, and each finer stage's colours like the coarser one's."""
         with self.accelerator.autocast():
             stages = zip(self.discriminators, fakes, strict=True)
@@ -216,7 +217,7 @@ class GanTrainer:
 
     def _augmenter(self, task: str, micro: int, rank: int) -> Callable[[Tensor], Tensor]:
         if not self.options.diffaugment:
-            return lambda images: images
+            return nn.Identity()
         generator = stream(self.seed, task, "diffaugment", micro, rank)
         return lambda images: diff_augment(images, self.options.diffaugment, generator)
 
@@ -256,30 +257,9 @@ class GanTrainer:
                     torch.distributed.broadcast(buffer, 0)
 
     def _probe(self, task: GanTask) -> Probe:
-        """Losses of the finished task, sample by sample, each network's own, in eval mode."""
-
-        def losses(role: str) -> Iterator[Tensor]:
-            for network in self.networks.values():
-                network.eval()
-            order = torch.randperm(len(task.images), generator=stream(self.seed, task.name, "probe", "order"))
-            noise = stream(self.seed, task.name, "probe", "noise")
-            for index in order.tolist():
-                fakes = self.networks[GENERATOR](
-                    torch.randn(1, self.z_dim, generator=noise).to(self.accelerator.device)
-                )
-                if role == GENERATOR:
-                    yield self._generator_loss(fakes, lambda images: images)
-                else:
-                    yield self._discriminator_probe(role, task.images[index], fakes)
-
-        return Probe(losses)
-
-    def _discriminator_probe(self, role: str, image: Any, fakes: list[Tensor]) -> Tensor:
-        image = image[0] if isinstance(image, tuple) else image
-        stage = self.discriminators.index(role)
-        crop = centre_crop(image[None], self.sizes[-1]).to(self.accelerator.device)
-        network = self.networks[role]
-        return discriminator_loss(network(multiscale(crop, self.sizes)[stage]), network(fakes[stage].detach()))
+        return gan_probe(
+            self.networks, task.images, task.name, self.seed, self.sizes, self.z_dim, self._generator_loss
+        )
 
     def _verify(self, task: str, before: str) -> None:
         """The promise itself: whatever the method calls frozen is bit-identical to what it was."""
@@ -327,31 +307,7 @@ class GanTrainer:
     def _draw_progress(self, task: GanTask, ema: Ema) -> None:
         generator = self.networks[GENERATOR]
         with ema.applied(), evaluating(generator):
-            z = fixed_noise(self.seed, task.name, GRID_IMAGES, self.z_dim).to(self.accelerator.device)
+            z = fixed_noise(self.seed, task.name, self.z_dim).to(self.accelerator.device)
             for size, images in zip(self.sizes, generator(z), strict=True):
                 name = f"{task.name}-step-{self.progress.step:06d}-{size}px.png"
                 save_grid(to_uint8(images), self.folder.samples / "progress" / name, columns=4)
-
-
-def fixed_noise(seed: int, task: str, count: int, z_dim: int) -> Tensor:
-    """The noise of a task's sample grids: the same after every task, so that grids can be compared."""
-    return torch.randn(count, z_dim, generator=stream(seed, task, "grid"))
-
-
-@contextlib.contextmanager
-def evaluating(network: nn.Module) -> Iterator[nn.Module]:
-    """Eval mode inside the block."""
-    before = network.training
-    network.eval()
-    try:
-        yield network
-    finally:
-        network.train(before)
-
-
-@torch.no_grad()
-def generate(generator: nn.Module, task: str, z: Tensor, batch: int = 64) -> Iterator[Tensor]:
-    """Finest images of one task as uint8 batches on the CPU."""
-    with using_task(generator, task), evaluating(generator):
-        for chunk in z.split(batch):
-            yield to_uint8(generator(chunk)[-1]).cpu()

@@ -14,7 +14,7 @@ from eftgan.tensors import file_digest, read_tensors
 from eftgan.train import train_gan
 from eftgan.training.checkpoint import RunFolder
 from eftgan.training.ema import Ema
-from eftgan.training.gan import GENERATOR, GanTrainer, generate
+from eftgan.training.gan import GENERATOR, GanTrainer
 from eftgan.training.launch import make_accelerator
 from eftgan.training.stopping import Stopped
 
@@ -39,8 +39,7 @@ def trainer_for(experiment, **changes) -> tuple[GanTrainer, list]:
 
 
 def images_of(run: GanRun, task: str, after: int) -> torch.Tensor:
-    z = torch.randn(5, run.experiment.network.z_dim, generator=torch.Generator().manual_seed(1))
-    return torch.cat(list(generate(run.generator(after), task, z)))
+    return run.sample(task, 5, seed=1, generator=run.generator(after))
 
 
 def test_later_tasks_leave_earlier_samples_and_files_bit_identical(tiny):
