@@ -94,7 +94,4 @@ def contact_sheet(path: Path, sheet: Path, count: int = 64) -> None:
     images = LsunImages(path, size=_PREVIEW_PX) if read_meta(path) is None else LmdbImages(path)
     chosen = images.__getitems__(spread(len(images), max(1, count)).tolist())
     tiles = torch.stack([item[0] if isinstance(item, tuple) else item for item in chosen])
-    try:
-        save_grid(tiles, sheet, columns=math.ceil(math.sqrt(len(tiles))))
-    except OSError as error:
-        raise UserError(f"cannot write {sheet} ({error.strerror}); name another file with --sheet") from error
+    save_grid(tiles, sheet, columns=math.ceil(math.sqrt(len(tiles))))

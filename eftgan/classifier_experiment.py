@@ -53,6 +53,7 @@ class ClassifierExperiment:
     method: Annotated[AnyMethod, Doc("the continual-learning method")] = field(default_factory=Eft)
     training: Annotated[ClassifierTraining, Doc("epochs, batches, SGD")] = field(default_factory=ClassifierTraining)
     log_with: Annotated[list[str], Doc("Accelerate's trackers, e.g. [tensorboard]")] = field(default_factory=list)
+    title: Annotated[str | None, Doc("what reports call this run (default: the method's name)")] = None
 
     def __post_init__(self) -> None:
         if not self.sources:

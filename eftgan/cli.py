@@ -10,6 +10,7 @@ EXAMPLES = """examples:
   eftgan sample runs/shapes --task discs --n 64 --seed 7 --out grid.png
   eftgan sample runs/shapes --task all --out all.png          one row per task
   eftgan evaluate runs/shapes --fid-samples 5000              FID of every task after every task
+  eftgan compare configs/gan/shapes.yaml --methods finetune,ewc,mergan,eft --seeds 0,1 --out runs/compare
   eftgan fid real_folder generated_folder                     like python -m pytorch_fid, the same figure
   eftgan report runs/shapes runs/other --out report.html
   eftgan info runs/shapes
@@ -24,7 +25,7 @@ def main(argv: list[str] | None = None) -> None:
         prog="eftgan", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_sample, add_evaluate, add_fid, add_report, add_info, add_export, add_growth):
+    for add in (add_sample, add_evaluate, add_compare, add_fid, add_report, add_info, add_export, add_growth):
         add(commands)
     args = parser.parse_args(argv)
     with exit_on_user_error():
@@ -62,7 +63,7 @@ def sample(args: argparse.Namespace) -> None:
     after = run.index(args.after) if args.after else len(run.trained) - 1
     everything = args.task == "all"
     tasks = run.trained[: after + 1] if everything else [run.trained[run.index(args.task)]]
-    count = args.n or (8 if everything else 64)
+    count = (8 if everything else 64) if args.n is None else args.n
     if count < 1:
         raise UserError(f"--n {count}: at least one image")
     if args.truncation is not None and args.truncation <= 0:
@@ -87,6 +88,7 @@ def add_evaluate(commands) -> None:
     parser.add_argument(
         "--fid-samples", type=int, default=5000, metavar="N", help="generated images per measurement"
     )
+    parser.add_argument("--elsewhere", type=int, metavar="N", help="images for cells in between")
     parser.add_argument("--tasks", nargs="+", help="only these tasks")
     parser.add_argument("--after", nargs="+", help="only as it was after these tasks")
     parser.add_argument(
@@ -114,7 +116,7 @@ def evaluate(args: argparse.Namespace) -> None:
         run.index(1)
     with run.folder.locked():
         extractor = load_extractor(args.features, weights=args.weights)
-        scorer = RunScorer(run, extractor, args.fid_samples, args.cache or statistics_folder(run))
+        scorer = RunScorer(run, extractor, args.fid_samples, args.cache or statistics_folder(run), args.elsewhere)
         for through in rounds:
             for score in scorer.score(through, tasks):
                 mark = " (unchanged weights, carried over)" if score.details["carried"] else ""
@@ -122,6 +124,27 @@ def evaluate(args: argparse.Namespace) -> None:
                 print(f"{where}: {score.metric} {score.value:.4g}, N = {score.n}{mark}")
         write_report([run.folder.path], run.folder.report)
     print(f"report: {run.folder.report}")
+
+
+def add_compare(commands) -> None:
+    parser = _command(commands, "compare", compare, "Train several methods on one sequence; one report.")
+    parser.add_argument("config", type=Path, help="the experiment; recipes/NAME.yaml beside it refine a method")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="any key of the config")
+    parser.add_argument("--methods", default="finetune,ewc,mergan,eft,separate", help="methods or recipes")
+    parser.add_argument("--seeds", default="0", help="for example 0,1,2")
+    parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="folder of the runs and the report")
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Run what is not finished yet, then write one report."""
+    from eftgan.compare import compare_methods
+
+    seeds = args.seeds.split(",")
+    if not all(seed.isdigit() for seed in seeds):
+        raise UserError(f"--seeds {args.seeds}: give whole numbers, for example 0,1,2")
+    methods = args.methods.split(",")
+    for path in compare_methods(args.config, args.overrides, methods, list(map(int, seeds)), args.out):
+        print(path)
 
 
 def add_fid(commands) -> None:

@@ -29,7 +29,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without tags that make objects, and with 1e-4 read as a number."""
+    """YAML without tags that make objects or aliases that multiply them, and with 1e-4 read as a number."""
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node:
+        if self.check_event(yaml.AliasEvent):
+            name = self.peek_event().anchor
+            raise yaml.YAMLError(f"the alias *{name} is not allowed; write the value out, or use extends:")
+        return super().compose_node(parent, index)
 
 
 _Loader.add_implicit_resolver(
@@ -61,16 +67,16 @@ def read_yaml(path: Path, seen: tuple[Path, ...] = ()) -> Data:
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise UserError(f"{path}: a config is a mapping of keys to values")
     parent = data.pop("extends", None)
-    return data if parent is None else _overlay(read_yaml(path.parent / str(parent), (*seen, path.resolve())), data)
+    return data if parent is None else overlay(read_yaml(path.parent / str(parent), (*seen, path.resolve())), data)
 
 
-def _overlay(below: Any, above: Any) -> Any:
+def overlay(below: Any, above: Any) -> Any:
     """Mappings are joined key by key; a mapping that names another kind (`name:`) replaces the one below."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
     if "name" in above and above["name"] != below.get("name"):
         return above
-    return {key: _overlay(below.get(key), above.get(key, below.get(key))) for key in {**below, **above}}
+    return {key: overlay(below.get(key), above.get(key, below.get(key))) for key in {**below, **above}}
 
 
 def apply_override(data: Data, word: str) -> None:
@@ -91,9 +97,22 @@ def apply_override(data: Data, word: str) -> None:
         raise UserError(f"{word!r}: {'.'.join(keys[:-1])} has no keys")
     if append:
         before = place[last] if isinstance(place, list) else place.get(last, [])
-        place[last] = [*before, *(value if isinstance(value, list) else [value])]
+        if not isinstance(before, list):
+            raise UserError(f"{word!r}: {'.'.join(keys)} is not a list; use = to set it")
+        place[last] = before + [
+            new
+            for new in (value if isinstance(value, list) else [value])
+            if not any(_has(old, new) for old in before)
+        ]
     else:
         place[last] = value
+
+
+def _has(old: Any, new: Any) -> bool:
+    """Whether `new` was added before: the same command must continue a run that it has already extended."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return bool(new) and all(key in old and old[key] == value for key, value in new.items())
+    return old == new
 
 
 def _enter(place: Any, key: str, word: str) -> Any:
@@ -114,7 +133,13 @@ def build(kind: type[Config], data: Data, where: str = "config") -> Config:
     """Check a mapping against a config dataclass and make it."""
     _refuse_unknown_keys(kind, data, where, "")
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(data, default=str), strict=True)
+        text = json.dumps(data, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not a plain mapping of names to values ({error})") from error
+    if "\\u0000" in text:
+        raise UserError(f"{where}: a value holds a NUL character")
+    try:
+        return TypeAdapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
         lines = [_explain(problem) for problem in error.errors()]
         raise UserError(f"{where}: " + "; ".join(dict.fromkeys(lines))) from error

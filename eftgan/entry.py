@@ -2,10 +2,13 @@
 
 import argparse
 import importlib
+import os
+import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from eftgan.errors import UserError, exit_on_user_error
 
@@ -30,12 +33,26 @@ def run_entry(
 
         path = args.resume / "config.yaml" if args.resume else args.config or demo
         config = load(_class(experiment), path, overrides)
-        command = " ".join([Path(sys.argv[0]).name, *words])
+        launcher = ["python"] if _alone() else ["torchrun", "--nproc_per_node", os.environ["WORLD_SIZE"]]
+        command = shlex.join([*launcher, sys.argv[0], *words])
         try:
-            train(config, f"python {command}")
+            train(config, command)
         except Stopped as stopped:
-            print(f"\n{stopped}.\nContinue with: python {command}", file=sys.stderr)
-            sys.exit(130)
+            _say_goodbye(str(stopped), command, stopped.signal)
+        except KeyboardInterrupt:
+            _say_goodbye("interrupted; what was saved before is whole", command, signal.SIGINT)
+
+
+def _alone() -> bool:
+    return os.environ.get("WORLD_SIZE", "1") == "1"
+
+
+def _say_goodbye(message: str, command: str, number: int) -> NoReturn:
+    """How to go on, told by the first process; the exit code is what shells give for the signal."""
+    if os.environ.get("RANK", "0") == "0":
+        remedy = f"Continue with: {command}" if _alone() else "Continue with the command that started it"
+        print(f"\n{message}.\n{remedy}", file=sys.stderr)
+    sys.exit(128 + number)
 
 
 def _class(path: str) -> type:

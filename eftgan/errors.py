@@ -1,6 +1,7 @@
 """The one exception that a user's mistake raises; entry points print it and exit with code 2."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 
@@ -11,9 +12,18 @@ class UserError(Exception):
 
 @contextlib.contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Turn a UserError into one line on stderr and exit code 2, without a traceback."""
+    """Turn a UserError, or a file that the system refuses, into one message on stderr and exit code 2."""
     try:
         yield
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _stop(str(error))
+    except OSError as error:
+        if error.filename is None:  # not about a file: a fault of the program or of the network
+            raise
+        _stop(f"{error.filename}: {error.strerror}")
+
+
+def _stop(message: str) -> None:
+    rank = os.environ.get("RANK", "0")
+    print(f"error: {message}" if rank == "0" else f"error in process {rank}: {message}", file=sys.stderr)
+    sys.exit(2)

@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -30,6 +31,7 @@ from eftgan.training.gan import GENERATOR, GanTask, GanTraining
 # What may differ between the runs of one folder: it does not change what is learned.
 FREE_KEYS = (
     "out",
+    "title",
     "log_with",
     "evaluation",
     "training.workers",
@@ -78,7 +80,7 @@ class Evaluation:
         Literal["none", "random", "inception"],
         Doc("inception: FID; random: FD-random, a quick distance over a fixed random network; none: nothing"),
     ] = "random"
-    samples: Annotated[Count, Doc("images generated for each measurement")] = 1000
+    samples: Annotated[int, Field(ge=2, le=1_000_000), Doc("images generated for each measurement")] = 1000
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class GanExperiment:
     training: Annotated[GanTraining, Doc("steps, batches, optimizers")] = field(default_factory=GanTraining)
     evaluation: Annotated[Evaluation, Doc("after every task")] = field(default_factory=Evaluation)
     log_with: Annotated[list[str], Doc("Accelerate's trackers, e.g. [tensorboard]")] = field(default_factory=list)
+    start: Annotated[str | None, Doc("a one-task run whose first task is taken over instead of trained")] = None
+    title: Annotated[str | None, Doc("what reports call this run (default: the method's name)")] = None
 
     def __post_init__(self) -> None:
         check_sequence(self.sources)
@@ -165,7 +169,27 @@ def start_folder(experiment: Any, folder: RunFolder, kind: str, command: str) ->
         "command": command,
         "versions": versions(),
     }
+    if experiment.title:
+        facts["title"] = experiment.title
     write_json(folder.facts, facts)
+
+
+def start_of(experiment: GanExperiment) -> RunFolder | None:
+    """The run that the first task is taken from, checked to be the same first task."""
+    if experiment.start is None:
+        return None
+    folder = RunFolder(Path(experiment.start))
+    if not folder.config.is_file():
+        raise UserError(f"start={experiment.start}: no run there (config.yaml is missing)")
+    other = load(GanExperiment, folder.config)
+    for key in ("seed", "network", "adapters"):
+        if getattr(other, key) != getattr(experiment, key):
+            raise UserError(f"start={experiment.start}: its {key} is another one, and so is its first task")
+    if len(other.tasks) != 1 or other.tasks[0] != experiment.tasks[0]:
+        raise UserError(f"start={experiment.start}: it must have one task, the first of this sequence")
+    if not folder.task_file(0, other.tasks[0].name).exists():
+        raise UserError(f"start={experiment.start}: its task is not trained to the end; run it first")
+    return folder
 
 
 def refuse_other_experiment(before: Any, now: Any, folder: RunFolder) -> None:

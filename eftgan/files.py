@@ -1,27 +1,57 @@
-"""Atomic files: a reader sees the old content or the new, never half of it."""
+"""Atomic files: a reader sees the old content or the new, never half of it, whenever the process ends."""
 
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from eftgan.errors import UserError
+
+_TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")  # .NAME.PROCESS.tmp
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it is flushed to disk and renamed to `path` on success."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with open(temporary, "rb") as handle:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path} ({error.strerror or error}); what was written before is whole: "
+            "make room, or make the folder writable, and run the same command again"
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in `folder` and below it."""
+    for path in folder.rglob(".*.tmp"):
+        found = _TEMPORARY.fullmatch(path.name)
+        if found and not _is_another_process(int(found[1])):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _is_another_process(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return number != os.getpid()
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:

@@ -3,9 +3,11 @@
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+
+from eftgan.errors import UserError
+from eftgan.files import write_bytes
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Score:
     metric: str  # "FID", "KID", "FD-random", "accuracy", "growth", ...
     value: float
     n: int  # samples behind the value
-    details: dict[str, Any] = field(default_factory=dict)  # extractor, digests, spread, "carried", ...
+    details: dict = field(default_factory=dict)  # extractor, digests, spread, "carried", ...
 
     @property
     def key(self) -> tuple:
@@ -29,17 +31,12 @@ class Score:
 
 
 def append_scores(path: str | os.PathLike, scores: Iterable[Score]) -> None:
-    """Add whole lines to the file; the rest of a line that an earlier interruption cut is removed first."""
+    """Add lines to the file: all of them or, where the process ends meanwhile, none."""
     text = "".join(json.dumps(asdict(score), sort_keys=True) + "\n" for score in scores)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab+") as handle:
-        handle.seek(0)
-        content = handle.read()
-        handle.truncate(content.rfind(b"\n") + 1)
-        handle.write(text.encode())
-        handle.flush()
-        os.fsync(handle.fileno())
+    before = path.read_bytes() if path.exists() else b""
+    if text:
+        write_bytes(path, before[: before.rfind(b"\n") + 1] + text.encode())
 
 
 def read_scores(path: str | os.PathLike) -> list[Score]:
@@ -47,5 +44,16 @@ def read_scores(path: str | os.PathLike) -> list[Score]:
     path = Path(path)
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")[:-1]  # what follows the last newline was cut while writing
-    return [Score(**json.loads(line)) for line in lines if line]
+    lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last newline was cut by some other program
+    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+
+
+def _parse(line: bytes, where: str) -> Score:
+    try:
+        score = Score(**json.loads(line))
+        for each in fields(Score):
+            if not isinstance(getattr(score, each.name), (int, float) if each.type is float else each.type):
+                raise TypeError(f"{each.name} is not of type {each.type.__name__}")
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UserError(f"{where}: not a score ({error}); remove that line") from error
+    return score

@@ -60,37 +60,46 @@ class RunScorer:
     extractor: Extractor
     samples: int
     cache: Path  # statistics of real images
+    elsewhere: int | None = None  # samples for cells that are neither just learned nor final
 
     def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
         """Measure each seen task as it is after task number `through` (from 0)."""
         names = self.run.tasks
         wanted = [i for i in range(through + 1) if tasks is None or names[i] in tasks]
-        missing = [i for i in wanted if not self._find(through, i)]
+        known = read_scores(self.run.folder.scores)
+        missing = [i for i in wanted if not self._find(known, through, i)]
         if not missing:
             return []
         generator, made = self.run.generator(through), []
         for tested in missing:
             weights = tensors_digest({**shared_state(generator), **task_state(generator, names[tested])})
-            scores = self._carry_over(through, tested, weights) or self._measure(
+            scores = self._carry_over(known, through, tested, weights) or self._measure(
                 generator, through, tested, weights
             )
             append_scores(self.run.folder.scores, scores)
             made += scores
         return made
 
-    def _find(self, through: int, tested: int) -> list[Score]:
-        wanted = (self.run.tasks[through], self.run.tasks[tested], self.samples)
+    def samples_for(self, through: int, tested: int) -> int:
+        """How many images a cell of the table is measured with."""
+        main = through == tested or through == len(self.run.tasks) - 1
+        return self.samples if main or self.elsewhere is None else self.elsewhere
+
+    def _find(self, known: list[Score], through: int, tested: int) -> list[Score]:
+        """The cell's lines, measured with as many samples or more."""
+        names = (self.run.tasks[through], self.run.tasks[tested])
         return [
             score
-            for score in read_scores(self.run.folder.scores)
-            if (score.trained_through, score.tested_on, score.n) == wanted
+            for score in known
+            if (score.trained_through, score.tested_on) == names
             and score.metric in self.extractor.metric_names
+            and score.n >= self.samples_for(through, tested)
         ]
 
-    def _carry_over(self, through: int, tested: int, weights: str) -> list[Score]:
+    def _carry_over(self, known: list[Score], through: int, tested: int, weights: str) -> list[Score]:
         """The task's earlier lines, if its weights are proven to be the same bits."""
         for earlier in range(tested, through):
-            found = self._find(earlier, tested)
+            found = self._find(known, earlier, tested)
             if found and all(score.details.get("weights") == weights for score in found):
                 name = self.run.tasks[through]
                 carried = [dataclasses.replace(score, trained_through=name) for score in found]
@@ -102,12 +111,11 @@ class RunScorer:
         experiment, task = self.run.experiment, self.run.tasks[tested]
         size, images = experiment.network.sizes[-1], self.run.real_images(tested)
         real = reference_statistics(images, self.extractor, size, cache=self.cache, title=f"{task}, real")
-        z = torch.randn(
-            self.samples, experiment.network.z_dim, generator=stream(experiment.seed, task, "evaluation")
-        )
+        count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
+        z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
         fakes = (image for batch in generate(merge_task(generator, task), z) for image in batch)
         title = f"{task} after {self.run.tasks[through]}"
-        fake = collect_statistics(fakes, self.extractor, total=self.samples, title=title)
+        fake = collect_statistics(fakes, self.extractor, total=count, title=title)
         kid, spread = kernel_distance(real.features, fake.features)
         details = {
             "extractor": self.extractor.name,

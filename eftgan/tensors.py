@@ -50,7 +50,7 @@ def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, 
     try:
         with safe_open(path, framework="pt") as handle:
             return {key: handle.get_tensor(key) for key in handle.keys()}, handle.metadata() or {}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         raise UserError(f"{path}: not a whole safetensors file ({error})") from error
 
 

@@ -1,12 +1,13 @@
 """Train an experiment from its config to its report."""
 
 import contextlib
+import functools
 from pathlib import Path
 
 from accelerate import Accelerator
 
 from eftgan.evaluation.features import load_extractor
-from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder
+from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder, start_of
 from eftgan.reports.write import write_report
 from eftgan.runs import GanRun
 from eftgan.scoring import RunScorer, score_growth, statistics_folder
@@ -28,6 +29,7 @@ def train_gan(experiment: GanExperiment, command: str) -> GanRun | None:
         log_with=experiment.log_with,
     )
     tasks = open_tasks(experiment, accelerator.num_processes)
+    start_of(experiment)
     with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
             start_folder(experiment, folder, "gan", command)
@@ -58,6 +60,7 @@ def _train(run: GanRun, experiment: GanExperiment, tasks: list[GanTask], acceler
         z_dim=experiment.network.z_dim,
         seed=experiment.seed,
         folder=run.folder,
+        start=start_of(experiment),
         after_task=after_task,
     ).run(tasks)
     accelerator.end_training()
@@ -68,6 +71,10 @@ def finish_task(run: GanRun, index: int) -> None:
     run.draw_grids(index)
     evaluation = run.experiment.evaluation
     if evaluation.features != "none":
-        extractor = load_extractor(evaluation.features)
+        extractor = _extractor(evaluation.features)
         RunScorer(run, extractor, evaluation.samples, statistics_folder(run)).score(index)
-    write_report([run.folder.path], run.folder.report)
+    if index == len(run.trained) - 1:  # a continued run passes its earlier tasks without a report for each
+        write_report([run.folder.path], run.folder.report)
+
+
+_extractor = functools.cache(load_extractor)

@@ -1,7 +1,9 @@
 """One way from image bytes to square RGB pixels, whatever the file's mode, depth or orientation."""
 
 import io
+import os
 import warnings
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -19,11 +21,23 @@ def is_image_name(name: str) -> bool:
 def decode_rgb(content: bytes) -> Image.Image:
     """Decode an image file to upright 8-bit RGB; what is transparent becomes white. Raises if it is broken."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # large pictures and odd EXIF blocks: harmless here
-        image = Image.open(io.BytesIO(content))
+        warnings.simplefilter("ignore")  # odd EXIF blocks: harmless here
+        image = open_image(io.BytesIO(content))
         image.load()
         image = ImageOps.exif_transpose(image)
     return _to_rgb(image)
+
+
+def open_image(source: str | os.PathLike | BinaryIO) -> Image.Image:
+    """Pillow's `Image.open`, strict about its limit of pixels: a small file must not become gigabytes."""
+    try:
+        image = Image.open(source)
+    except Image.DecompressionBombError as error:  # above twice the limit
+        raise ValueError(str(error)) from error
+    limit = Image.MAX_IMAGE_PIXELS
+    if limit is not None and image.width * image.height > limit:  # Pillow itself only warns here
+        raise ValueError(f"{image.width} x {image.height} pixels are more than the limit of {limit}")
+    return image
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

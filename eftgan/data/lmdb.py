@@ -180,7 +180,7 @@ class _StoredImages(Dataset):
             raise UserError(f"{self.folder}: entry {key.decode()} is missing; make or fetch the set again")
         try:
             image = self._decode(content)
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # decoders raise whatever a damaged file makes of them
             raise UserError(
                 f"{self.folder}: entry {key.decode()} is damaged ({error}); make or fetch the set again"
             ) from error

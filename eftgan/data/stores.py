@@ -56,7 +56,7 @@ def _open(folder: Path, data: Path) -> lmdb.Environment:
     try:
         store = lmdb.open(str(folder), readonly=True, lock=False, readahead=False, create=False)
         needed = (store.info()["last_pgno"] + 1) * store.stat()["psize"]
-    except lmdb.Error as error:
+    except (lmdb.Error, OSError) as error:
         raise UserError(f"{data} is not a readable LMDB ({error}); make or fetch it again") from error
     if data.stat().st_size < needed:  # reading past the end of the map would kill the process
         store.close()
@@ -66,7 +66,10 @@ def _open(folder: Path, data: Path) -> lmdb.Environment:
 
 def lmdb_folder(path: str | os.PathLike) -> Path:
     """The folder of an LMDB, given that folder or the data.mdb in it; one spelling for every way to it."""
-    path = Path(path).expanduser().resolve()
+    try:
+        path = Path(path).expanduser().resolve()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"{str(path)!r} is not a usable path ({error})") from error
     return path.parent if path.name == "data.mdb" else path
 
 
@@ -86,11 +89,28 @@ def read_meta(path: str | os.PathLike) -> dict[str, Any] | None:
     try:
         meta = json.loads(content)
         known = meta["format"] == FORMAT and meta["version"] == VERSION
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         known = False
     if not known:
         raise UserError(f"{folder}: {META.decode()} is not of this version; make the set again with data_prep")
+    _check_meta(folder, meta)
     return meta
+
+
+def _check_meta(folder: Path, meta: dict[str, Any]) -> None:
+    """The readers rely on these; an entry that some other program wrote may lack them."""
+    labels, wanted = meta.get("labels"), {"length": int, "size": int, "encoding": str, "source": str, "digest": str}
+    wrong = [key for key, kind in wanted.items() if not isinstance(meta.get(key), kind)]
+    wrong += [
+        key for key, most in (("length", 10**8), ("size", 2**14)) if key not in wrong and not 0 < meta[key] <= most
+    ]
+    wrong += ["encoding"] * (meta.get("encoding") not in ("raw", "jpeg"))
+    if labels is not None and not (isinstance(labels, list) and all(isinstance(name, str) for name in labels)):
+        wrong.append("labels")
+    if wrong:
+        raise UserError(
+            f"{folder}: {META.decode()} has no usable {wrong[0]} ({meta.get(wrong[0])!r}); make the set again"
+        )
 
 
 def lsun_keys(path: str | os.PathLike) -> list[bytes]:

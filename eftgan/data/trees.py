@@ -3,11 +3,14 @@
 import os
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from eftgan.data.images import is_image_name
 from eftgan.errors import UserError
+
+MAX_FILE_BYTES = 1 << 28  # a packed file may say what it likes of its size
 
 
 class Tree:
@@ -22,14 +25,19 @@ class Tree:
         return name in self._known
 
     def read(self, name: str) -> bytes:
-        """The content of one file."""
+        """The content of one file of the tree, and of no other: lists in the data may name what they like."""
+        if name not in self:
+            raise FileNotFoundError(f"{name} is not in {self.path}")
         return (self.path / name).read_bytes()
 
     def text(self, name: str) -> str:
         """The content of one text file; a UserError that names it where it is missing."""
         if name not in self:
             raise UserError(f"{self.path} has no {name}; see `python -m data_prep --help` for the expected layout")
-        return self.read(name).decode("utf-8")
+        try:
+            return self.read(name).decode("utf-8")
+        except (UnicodeDecodeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise UserError(f"{self.path}: {name} cannot be read as text ({error})") from error
 
     def images(self, under: str = "") -> list[str]:
         """The names of all images whose name starts with `under`."""
@@ -62,19 +70,20 @@ class TarTree(Tree):
                     for member in archive
                     if member.isfile()
                 }
-        except tarfile.TarError as error:
+        except (tarfile.TarError, ValueError, OverflowError) as error:
             remedy = "the file is damaged; fetch it again" if path.suffix == ".tar" else f"run: gunzip {path}"
             raise UserError(f"{path} cannot be read as an uncompressed tar ({error}); {remedy}") from error
         super().__init__(path, list(self._spans))
 
     def read(self, name: str) -> bytes:
+        if name not in self:
+            raise FileNotFoundError(f"{name} is not in {self.path}")
         offset, size = self._spans[name]
+        if offset + size > self.path.stat().st_size:
+            raise EOFError("the archive ends inside this file")
         with open(self.path, "rb") as handle:
             handle.seek(offset)
-            content = handle.read(size)
-        if len(content) < size:
-            raise EOFError("the archive ends inside this file")
-        return content
+            return handle.read(size)
 
 
 class ZipTree(Tree):
@@ -84,7 +93,7 @@ class ZipTree(Tree):
         try:
             with zipfile.ZipFile(path) as archive:
                 names = [info.filename for info in archive.infolist() if not info.is_dir()]
-        except zipfile.BadZipFile as error:
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
             raise UserError(f"{path} is not a whole zip file ({error}); fetch it again") from error
         super().__init__(path, names)
         self._handle: tuple[int, zipfile.ZipFile] | None = None
@@ -95,6 +104,9 @@ class ZipTree(Tree):
     def read(self, name: str) -> bytes:
         if self._handle is None or self._handle[0] != os.getpid():
             self._handle = (os.getpid(), zipfile.ZipFile(self.path))
+        size = self._handle[1].getinfo(name).file_size
+        if size > MAX_FILE_BYTES:
+            raise ValueError(f"it unpacks to {size} bytes, more than any image here may have ({MAX_FILE_BYTES})")
         return self._handle[1].read(name)
 
 

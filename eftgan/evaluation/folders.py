@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from eftgan.data.images import open_image
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
@@ -108,9 +108,9 @@ def image_files(folder: Path) -> list[Path]:
 def read_image(path: Path) -> Tensor:
     """One image file as uint8 (3, H, W)."""
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
-    except (UnidentifiedImageError, OSError) as error:
+    except Exception as error:  # decoders raise whatever a damaged file makes of them
         raise UserError(f"{path} can't be read as an image ({error}); remove or replace it") from error
 
 

@@ -10,13 +10,13 @@ from typing import Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor, tensors_digest
 from eftgan.evaluation.fid import FeatureStatistics
-from eftgan.files import atomic_path
+from eftgan.files import remove_leftovers, write_bytes
 from eftgan.progress import progress_bar
 
 BATCH = 50
@@ -130,8 +130,8 @@ def write_statistics(path: Path, statistics: FeatureStatistics, key: ReferenceKe
     """Write the statistics whole or not at all."""
     tensors = {name: tensor.contiguous() for name, tensor in statistics.tensors().items()}
     metadata = {"key": json.dumps(asdict(key), sort_keys=True), "content": _content_digest(tensors)}
-    with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata)
+    remove_leftovers(path.parent)
+    write_bytes(path, save(tensors, metadata))
 
 
 def read_statistics(path: Path, key: ReferenceKey) -> FeatureStatistics | None:

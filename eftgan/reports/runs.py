@@ -53,7 +53,7 @@ def load_run(folder: Path) -> list[Run]:
     if not folder.is_dir():
         raise UserError(f"no run folder {folder}; give the folder that training wrote")
     info = _read_info(folder / "run.json")
-    scores = _read_scores(folder)
+    scores = read_scores(folder / "scores.jsonl")
     tasks = tuple(info.get("tasks") or _tasks_of(scores))
     if not tasks or not scores:
         what = "scores" if tasks else "tasks"
@@ -83,19 +83,12 @@ def _read_info(path: Path) -> dict[str, Any]:
         return {}
     try:
         info = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not valid JSON ({error}); restore or delete it") from error
-    if not isinstance(info, dict):
-        raise UserError(f"{path} must hold a JSON object; restore or delete it")
+    tasks = info.get("tasks", []) if isinstance(info, dict) else None
+    if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
+        raise UserError(f"{path} must hold a JSON object with a list of tasks; restore or delete it")
     return info
-
-
-def _read_scores(folder: Path) -> list[Score]:
-    path = folder / "scores.jsonl"
-    try:
-        return read_scores(path)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} holds a line that is not a score ({error}); remove that line") from error
 
 
 def _tasks_of(scores: list[Score]) -> list[str]:

@@ -9,6 +9,7 @@ samples/after-02-birds/01-cats.png
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import warnings
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from eftgan.adapters import fingerprint, load_task, shared_state
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.errors import UserError
+from eftgan.files import remove_leftovers
 from eftgan.methods import Method, Networks
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
@@ -85,15 +87,16 @@ class RunFolder:
                     f"{self.path}: another process (id {handle.read().strip() or 'unknown'}) is writing this run; "
                     "wait for it or choose another out="
                 ) from error
-            handle.truncate(0)
-            handle.write(str(os.getpid()))
-            handle.flush()
+            with contextlib.suppress(OSError):  # on a full disk the lock holds all the same
+                handle.truncate(0)
+                os.write(handle.fileno(), str(os.getpid()).encode())
+            remove_leftovers(self.path)
             yield
 
     def save_state(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
         """Write a resume state; older ones than the last two go."""
-        path = self.path / "state" / f"{number:08d}.safetensors"
-        write_tensors(path, tensors, {"facts": json.dumps(facts), "digest": tensors_digest(tensors)})
+        path, text = self.path / "state" / f"{number:08d}.safetensors", json.dumps(facts)
+        write_tensors(path, tensors, {"facts": text, "digest": _state_digest(tensors, text)})
         for old in self.state_files()[:-STATES_KEPT]:
             old.unlink(missing_ok=True)
         return path
@@ -104,15 +107,25 @@ class RunFolder:
 
     def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest whole state; a damaged one is passed over with a warning."""
-        for path in reversed(self.state_files()):
+        files = self.state_files()
+        for path in reversed(files):
             try:
                 tensors, metadata = read_tensors(path)
-                if tensors_digest(tensors) != metadata.get("digest"):
+                if _state_digest(tensors, metadata.get("facts", "")) != metadata.get("digest"):
                     raise UserError(f"{path}: its content does not match its digest")
                 return tensors, json.loads(metadata["facts"])
             except (UserError, KeyError, ValueError) as error:
                 warnings.warn(f"skipped a damaged resume state: {error}", stacklevel=2)
+        if files:
+            raise UserError(
+                f"{self.path / 'state'}: none of the resume states is whole ({', '.join(p.name for p in files)}); "
+                "put a copy back, or remove that folder to train again from the first task"
+            )
         return None
+
+
+def _state_digest(tensors: Mapping[str, Tensor], facts: str) -> str:
+    return hashlib.sha256((tensors_digest(tensors) + facts).encode()).hexdigest()
 
 
 @dataclass
@@ -158,11 +171,22 @@ def restore_networks(
     if found is None:
         return Progress(), None
     tensors, facts = found
-    for role, network in networks.items():
-        restore_layout(network, facts["layouts"][role])
-        network.load_state_dict(below(f"network/{role}", tensors))
-    method.load_state_dict(below("method", tensors), networks)
-    return Progress(**facts["progress"]), tensors
+    with fitting(f"{folder.path / 'state'}: the resume state is of another experiment"):
+        for role, network in networks.items():
+            restore_layout(network, facts["layouts"][role])
+            network.load_state_dict(below(f"network/{role}", tensors))
+        method.load_state_dict(below("method", tensors), networks)
+        return Progress(**facts["progress"]), tensors
+
+
+@contextlib.contextmanager
+def fitting(problem: str) -> Iterator[None]:
+    """Content that is well formed but does not fit what it is loaded into is a UserError that names the file."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{problem} ({type(error).__name__}: {reason[:300]})") from error
 
 
 def restore_optimizers(
@@ -208,7 +232,7 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
         write_tensors(path, with_prefix(role, network.state_dict()), facts)
         return
     roles = list(dict.fromkeys(key.split("/")[0] for key in snapshot))
-    if not folder.shared.exists():
+    if index == 0 or not folder.shared.exists():
         theta = [with_prefix(role, shared_state(networks[role])) for role in roles]
         tensors = {key: tensor for state in theta for key, tensor in state.items()}
         write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
@@ -223,16 +247,17 @@ def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.M
     tensors, facts = read_tensors(path)
     if facts.get("format") != TASK_FORMAT:
         raise UserError(f"{path}: not a task file of this version (format {facts.get('format')!r})")
-    if facts["kind"] == "full":
-        restore_layout(network, json.loads(facts["layout"]))
-        network.load_state_dict(below(role, tensors))
-        return
-    own, base = fingerprint(network), json.loads(facts["bases"]).get(role)
-    if own != base:
-        raise UserError(
-            f"{path}: made for another base: its fingerprint is {base}, that of {folder.shared} is {own}"
-        )
-    load_task(network, task, below(role, tensors))
+    with fitting(f"{path}: does not fit this run"):
+        if facts["kind"] == "full":
+            restore_layout(network, json.loads(facts["layout"]))
+            network.load_state_dict(below(role, tensors))
+            return
+        own, base = fingerprint(network), json.loads(facts["bases"]).get(role)
+        if own != base:
+            raise UserError(
+                f"{path}: made for another base: its fingerprint is {base}, that of {folder.shared} is {own}"
+            )
+        load_task(network, task, below(role, tensors))
 
 
 def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -29,6 +29,7 @@ from eftgan.data.transforms import crop_flip_pad
 from eftgan.errors import UserError
 from eftgan.methods import Batch, Method, Probe
 from eftgan.methods.heads import CLASSIFIER, evaluating, head_input, head_of
+from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
     Progress,
@@ -276,10 +277,9 @@ class ClassifierTrainer:
         return Probe(losses, lambda role: (inputs for inputs, _ in batches(EVALUATION_BATCH)))
 
     def _bar(self, stage: Stage) -> tqdm:
-        return tqdm(
-            total=stage.last - stage.first, initial=self.progress.step - stage.first, desc=stage.task, unit="step",
-            dynamic_ncols=True, disable=None if self.accelerator.is_main_process else True,
-        )  # fmt: skip
+        total, done = stage.last - stage.first, self.progress.step - stage.first
+        show = self.accelerator.is_main_process
+        return progress_bar(total=total, initial=done, desc=stage.task, unit="step", show=show)
 
     @torch.no_grad()
     def _agree_on_buffers(self) -> None:

@@ -27,6 +27,7 @@ from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
 from eftgan.methods import Batch, Method, Probe
+from eftgan.methods.base import seen_tasks
 from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
@@ -97,6 +98,7 @@ class GanTrainer:
     z_dim: int
     seed: int
     folder: RunFolder
+    start: RunFolder | None = None  # a run whose first task is taken over
     after_task: Callable[[int], None] = lambda index: None
     progress: Progress = field(default_factory=Progress)
 
@@ -107,13 +109,30 @@ class GanTrainer:
     def run(self, tasks: list[GanTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
         self.progress, resumed = restore_networks(self.folder, self.networks, self.method)
+        self._check_progress(tasks)
         for network in self.networks.values():
             network.to(self.accelerator.device)
         with StopSignal(self.accelerator) as self._stop:
             for index, task in enumerate(tasks):
                 if index == self.progress.task:
-                    self._train_task(index, task, resumed)
-                self.after_task(index)
+                    if self.start and index == 0 and resumed is None:
+                        self._take_over_first_task(task)
+                    else:
+                        self._train_task(index, task, resumed)
+                with self._stop.at_once(f"stopped after task {task.name!r}; its files are whole"):
+                    self.after_task(index)
+
+    def _check_progress(self, tasks: list[GanTask]) -> None:
+        """Refuse a state that these tasks did not lead to."""
+        done, step = self.progress.task, self.progress.step
+        names = [task.name for task in tasks[: done + (step > 0)]]
+        seen = seen_tasks(self.networks)
+        if seen != names or (step > 0 and step >= tasks[done].steps):
+            raise UserError(
+                f"{self.folder.path / 'state'}: the resume state stands at step {step} after {done} tasks and "
+                f"knows {', '.join(seen) or 'no task'}; these tasks and steps do not lead there. Was config.yaml "
+                "changed?"
+            )
 
     def _train_task(self, index: int, task: GanTask, resumed: dict[str, Tensor] | None) -> None:
         fresh = self.progress.step == 0
@@ -133,6 +152,18 @@ class GanTrainer:
         self._train_steps(task, ema, optimizers)
         ema.become()
         self._agree_on_buffers()
+        self._finish_task(index, task, frozen)
+
+    def _take_over_first_task(self, task: GanTask) -> None:
+        """Begin with the finished first task of another run, as if it had been trained here."""
+        self.progress, _ = restore_networks(self.start, self.networks, Method())
+        for network in self.networks.values():
+            network.to(self.accelerator.device)
+            select_task(network, task.name)
+        self.method.trainable(self.networks, task.name)
+        self._finish_task(0, task, tensors_digest(self.method.frozen(self.networks, task.name)))
+
+    def _finish_task(self, index: int, task: GanTask, frozen: str) -> None:
         self.method.end_task(self.networks, task.name, self._probe(task))
         self._verify(task.name, frozen)
         self.progress = Progress(index + 1, 0, self.progress.total, self.progress.seconds)

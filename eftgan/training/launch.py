@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from accelerate import Accelerator, DistributedDataParallelKwargs
-from accelerate.utils import GradientAccumulationPlugin
+from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 
 from eftgan.errors import UserError
+
+PATIENCE = timedelta(hours=12)  # how long processes wait for the first one, which measures after every task
 
 
 def make_accelerator(
@@ -23,7 +26,10 @@ def make_accelerator(
             log_with=list(log_with) or None,
             project_dir=str(folder / "trackers"),
             # Running statistics are each process's own; broadcasting them would break the two forwards of a step.
-            kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
+            kwargs_handlers=[
+                DistributedDataParallelKwargs(broadcast_buffers=False),
+                InitProcessGroupKwargs(timeout=PATIENCE),
+            ],
         )
     except (ValueError, ImportError) as error:
         raise UserError(f"training.mixed_precision or log_with: {error}") from error

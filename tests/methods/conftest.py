@@ -1,0 +1,106 @@
+"""Three small tasks of labelled shapes that need unlike features, and a network that learns them in seconds."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+
+from eftgan.adapters import AdapterConfig
+from eftgan.data.labelled import LabelledImages
+from eftgan.data.pixels import Pixels
+from eftgan.data.shapes import CLASSES, LabelledShapes
+from eftgan.data.splits import LabelledTask
+from eftgan.evaluation.accuracy import TIL, accuracies
+from eftgan.evaluation.task_inference import all_task_logits
+from eftgan.methods import Method
+from eftgan.methods.heads import CLASSIFIER
+from eftgan.training.checkpoint import RunFolder
+from eftgan.training.classifier import ClassifierTrainer, ClassifierTraining
+from eftgan.training.launch import make_accelerator
+from eftgan.training.selection import Schedule
+
+SIZE, PIXELS = 16, Pixels()
+
+
+def outlines_of(texture: str) -> list[int]:
+    return [i for i, name in enumerate(CLASSES) if name.split()[0] == texture]
+
+
+def textures_of(outline: str) -> list[int]:
+    return [i for i, name in enumerate(CLASSES) if name.split()[1] == outline]
+
+
+def shapes_task(name: str, classes: list[int], per_class: int) -> LabelledTask:
+    parts = []
+    for train in (True, False):
+        shapes = LabelledShapes(classes, per_class if train else 25, SIZE, seed=0, train=train)
+        parts.append(LabelledImages(shapes.images, shapes.targets, SIZE))
+    return LabelledTask(name, *parts, classes=[CLASSES[i] for i in classes])
+
+
+@pytest.fixture(scope="session")
+def three_tasks() -> list[LabelledTask]:
+    """Textures first, then outlines: what the first task needs, the others do not."""
+    sets = {"bands": textures_of("square"), "plain": outlines_of("plain"), "rows": outlines_of("rows")}
+    return [shapes_task(name, classes, 60) for name, classes in sets.items()]
+
+
+class Tiny(nn.Module):
+    """Images (B, 3, 16, 16) -> logits; BatchNorm if asked."""
+
+    def __init__(self, classes: int, norm: bool) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for c_in, c_out in ((3, 16), (16, 32)):
+            layers += [nn.Conv2d(c_in, c_out, 3, 2, 1), *([nn.BatchNorm2d(c_out)] if norm else []), nn.ReLU()]
+        self.body = nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 32), nn.ReLU())
+        self.head = nn.Linear(32, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x))
+
+
+@dataclass
+class Learned:
+    """A network that went through the tasks, with its accuracies after each and the logits of every task then."""
+
+    network: nn.Module
+    method: Method
+    matrix: dict[tuple[int, int], float]
+    logits: list[dict[str, torch.Tensor]]
+    trainer: ClassifierTrainer
+
+
+@pytest.fixture
+def learn(tmp_path, three_tasks):
+    """Train a method on the three tasks (or others) and measure after each."""
+
+    def run(method: Method, tasks=None, *, norm=True, epochs=2.0, rate=0.05, out="run", **options) -> Learned:
+        tasks = tasks or three_tasks
+        torch.manual_seed(0)
+        network = Tiny(len(tasks[0].classes), norm)
+        method.prepare({CLASSIFIER: network}, {CLASSIFIER: AdapterConfig(4, 4, heads=("head",))})
+        matrix, logits = {}, []
+
+        def measure(after: int) -> None:
+            names = [task.name for task in tasks[: after + 1]]
+            seen = {}
+            for on, task in enumerate(tasks[: after + 1]):
+                answers = all_task_logits(network, names, PIXELS(task.test.images))
+                matrix[after, on] = accuracies(answers, on, task.test.targets, joined=False)[TIL]
+                seen[task.name] = answers[on]
+            logits.append(seen)
+
+        training = ClassifierTraining(
+            batch=20, first=Schedule(epochs, rate, weight_decay=1e-4), **{"augment": False, **options}
+        )
+        folder = RunFolder(tmp_path / out)
+        trainer = ClassifierTrainer(
+            make_accelerator(folder.path), network, method, training, PIXELS, seed=0, folder=folder,
+            after_task=measure,
+        )  # fmt: skip
+        trainer.run(tasks)
+        return Learned(network, method, matrix, logits, trainer)
+
+    return run

@@ -1,0 +1,60 @@
+"""A process that has everything imported and forks a child per command: a second each instead of ten.
+
+Reads one JSON job a line from stdin and answers with the exit code; a child that a signal ended gives minus its number.
+"""
+
+import json
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import faults
+import torch
+
+import data_prep.__main__
+import eftgan.cli
+import eftgan.reports.write
+import eftgan.train
+
+
+def serve() -> None:
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os._exit(run(job))
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+def run(job: dict) -> int:
+    """The exit code of a program run in this process as its command line would run it."""
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    os.chdir(job["cwd"])
+    sys.argv = job["command"]
+    faults.install(faults.Plan(**job["plan"]))
+    try:
+        if sys.argv[0] == "eftgan":
+            eftgan.cli.main()
+        elif sys.argv[0] == "data_prep":
+            data_prep.__main__.main()
+        else:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,41 @@
+"""Killed anywhere, the same command goes on to the same bits: every file, not just the weights."""
+
+import random
+
+import pytest
+from harness import choose, differences, fresh_copy
+
+
+def killed_run_differs(server, reference, place, kills) -> list[str]:
+    fresh_copy(reference.before, place)
+    server.run_to_the_end(reference.command, place, kills)
+    return differences(place, reference.after)
+
+
+def trials(points: list[str], count: int, seed: int) -> list[list[int]]:
+    """Every trial is killed at its own point, and half of them once more on the way on."""
+    rng = random.Random(seed)
+    return [[at] if rng.random() < 0.5 else [at, rng.randrange(len(points))] for at in choose(points, count, seed)]
+
+
+@pytest.mark.parametrize(("program", "count"), [("train", 5), ("evaluate", 2), ("prepare", 2)])
+def test_a_killed_program_repeated_leaves_the_same_files(server, references, tmp_path, program, count):
+    reference = references[program]
+    for number, kills in enumerate(trials(reference.points, count, seed=1)):
+        differing = killed_run_differs(server, reference, tmp_path / str(number), kills)
+        assert differing == [], [reference.points[at] for at in kills]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "count"), [("train", 40), ("evaluate", 10), ("prepare", 10)])
+def test_many_kills_leave_the_same_files(server, references, tmp_path, program, count):
+    reference = references[program]
+    for number, kills in enumerate(trials(reference.points, count, seed=2)):
+        assert killed_run_differs(server, reference, tmp_path / str(number), kills) == [], kills
+
+
+@pytest.mark.soak
+def test_two_hundred_kills_leave_the_same_files(server, references, tmp_path):
+    reference = references["train"]
+    for number, kills in enumerate(trials(reference.points, 200, seed=3)):
+        assert killed_run_differs(server, reference, tmp_path / "run", kills) == [], (number, kills)

@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM save first, say how to continue, and that command goes on to the same bits."""
+
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from faults import Plan
+from harness import differences
+
+CODES = {"SIGINT": 130, "SIGTERM": 143}
+
+
+def continuation(err: str) -> list[str]:
+    """The command that the goodbye names, ready to be run."""
+    line = next(line for line in err.splitlines() if line.startswith("Continue with: "))
+    return shlex.split(line.removeprefix("Continue with: python "))
+
+
+@pytest.mark.parametrize(("fault", "place"), [("SIGINT", "first step"), ("SIGTERM", "last step"), ("SIGINT", "report")])
+def test_a_signal_stops_politely_and_the_named_command_continues(server, references, tmp_path, fault, place):
+    reference = references["train"]
+    steps = [at for at, name in enumerate(reference.points) if name == "step"]
+    at = {"first step": steps[0], "last step": steps[-1], "report": len(reference.points) - 3}[place]
+    ended = server.run(reference.command, tmp_path, Plan(at, fault))
+    assert ended.code == CODES[fault], ended.err
+    assert "Traceback" not in ended.err
+    assert list(tmp_path.glob("run/state/*.safetensors"))
+    again = continuation(ended.err)
+    assert again == reference.command
+    server.run_to_the_end(again, tmp_path, [])
+    assert differences(tmp_path, reference.after) == []
+
+
+def test_the_real_command_line_stops_and_continues(references, tmp_path):
+    """No forking server: `python train_gan.py`, a signal from outside, the same command again."""
+    reference = references["train"]
+    slower = [*reference.command, "training.save_every_steps=1"]
+    started = subprocess.Popen([sys.executable, *slower], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob("run/state/*.safetensors")) and started.poll() is None:
+        pass
+    started.send_signal(signal.SIGTERM)
+    _, err = started.communicate(timeout=120)
+    assert started.returncode == 143, err
+    assert "Traceback" not in err
+    ended = subprocess.run([sys.executable, *reference.command], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    wanted = {name: digest for name, digest in reference.after.items() if "report" not in name}
+    differing = [name for name in differences(tmp_path, reference.after) if name in wanted]
+    assert differing == []
+
+
+def test_a_run_that_was_given_a_further_task_is_continued_by_the_same_words(server, references, tmp_path):
+    """`tasks+=` in a repeated command does not add the task twice."""
+    reference = references["train"]
+    server.run_to_the_end(reference.command, tmp_path, [])
+    script = reference.command[0]
+    words = ["--resume", "run", "tasks+={name: stripes, data: 'shapes:stripes', limit: 16, steps: 2}"]
+    ended = server.run([script, *words], tmp_path, Plan(25))
+    assert ended.code == -9, ended.err
+    server.run_to_the_end([script, *words], tmp_path, [])
+    assert Path(tmp_path / "run/tasks/03-stripes.safetensors").exists()
+    server.run_to_the_end([script, *words], tmp_path, [])
+    assert not Path(tmp_path / "run/tasks/04-stripes.safetensors").exists()

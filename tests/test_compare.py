@@ -1,0 +1,76 @@
+"""Comparing methods: one first task, the same data, one report."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from eftgan.compare import compare_methods
+from eftgan.errors import UserError
+from eftgan.runs import GanRun
+from eftgan.scores import read_scores
+from eftgan.tensors import file_digest
+from eftgan.train import train_gan
+
+from .conftest import TINY
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    lines = [word.replace("=", ": ", 1) for word in TINY]
+    lines[3] = "evaluation: {features: random, samples: 8}"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_methods_share_the_first_task_and_land_in_one_report(config, tmp_path):
+    out = tmp_path / "compare"
+    files = compare_methods(config, [], ["finetune", "ewc", "mergan", "eft", "separate"], [0], out)
+    scores = {
+        name: {(s.trained_through, s.tested_on): s.value for s in read_scores(out / f"{name}-seed0" / "scores.jsonl")
+               if s.metric == "FD-random"}
+        for name in ("finetune", "ewc", "mergan", "eft", "separate")
+    }  # fmt: skip
+    first = {name: cells["discs", "discs"] for name, cells in scores.items() if name != "separate"}
+    assert len(set(first.values())) == 1
+    for name, cells in scores.items():
+        unchanged = cells["checks", "discs"] == cells["discs", "discs"]
+        assert unchanged == (name in ("eft", "separate"))
+    page = files[0].read_text()
+    for title in ("Finetune", "EWC", "MeRGAN-RA", "EFT"):
+        assert title in page
+
+
+def test_a_method_that_takes_over_the_first_task_equals_one_that_trained_it(config, tmp_path, tiny):
+    for method in ("eft", "ewc", "mergan"):
+        alone = train_gan(tiny(f"method={{name: {method}}}", out=f"alone-{method}"), "test")
+        compare_methods(config, [], [method], [0], tmp_path / "compare")
+        other = GanRun(tmp_path / "compare" / f"{method}-seed0")
+        for index, task in enumerate(alone.trained):
+            mine, theirs = (run.folder.task_file(index, task) for run in (alone, other))
+            assert file_digest(mine) == file_digest(theirs), (method, task)
+
+
+def test_a_second_call_trains_nothing_again(config, tmp_path):
+    out = tmp_path / "compare"
+    compare_methods(config, [], ["eft"], [0], out)
+    states = {path: path.stat().st_mtime_ns for path in out.rglob("state/*")}
+    lines = (out / "eft-seed0" / "scores.jsonl").read_text()
+    compare_methods(config, [], ["eft"], [0], out)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("state/*")} == states
+    assert (out / "eft-seed0" / "scores.jsonl").read_text() == lines
+
+
+def test_separate_equals_training_each_task_alone_bit_for_bit(tiny):
+    words = ("method={name: separate}",)
+    both = train_gan(tiny(*words, out="both"), "test")
+    alone = train_gan(tiny(*words, "tasks=[{name: checks, data: 'shapes:checks', limit: 24}]", out="alone"), "test")
+    images = [run.sample("checks", 4, 0, run.generator(len(run.trained) - 1)) for run in (both, alone)]
+    assert torch.equal(*images)
+
+
+def test_unknown_methods_are_refused_before_anything_is_trained(config, tmp_path):
+    with pytest.raises(UserError, match=r"no method or recipe 'etf'; there are: .*eft"):
+        compare_methods(config, [], ["finetune", "etf"], [0], tmp_path / "compare")
+    assert not (tmp_path / "compare").exists()
