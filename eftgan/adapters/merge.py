@@ -28,7 +28,7 @@ def merge_task(model: nn.Module, name: str) -> nn.Module:
     # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
     plain = {id(bank): _merge_bank(bank, bank.tasks[row[bank.part]]) for _, bank in named_banks(network)}
     merged = copy.deepcopy(network, plain).eval()
-    _fold_batchnorms(merged)
+    fold_batchnorms(merged)
     return merged.requires_grad_(False)
 
 
@@ -144,7 +144,7 @@ def _with_weights(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> nn.Co
     )  # fmt: skip
 
 
-def _fold_batchnorms(model: nn.Module) -> None:
+def fold_batchnorms(model: nn.Module) -> None:
     """Fold each BatchNorm with running statistics into the layer that alone feeds it; Identity stays behind."""
     new: dict[nn.Module, nn.Module] = {}
     for layer_name, norm_name in batchnorm_after(model, trace(model)).items():

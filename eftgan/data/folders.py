@@ -25,20 +25,24 @@ def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterat
     """
     path = Path(path)
     refuse_existing(path, overwrite=overwrite)
+    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; choose a folder you may write to") from error
-    try:
         with open(temporary / _LOCK, "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held while the run lives: a leftover is known by its free lock
             yield temporary
             temporary.chmod(0o777 & ~_umask())
             _swap_in(temporary, path, overwrite=overwrite)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(
+            f"cannot write {path} ({reason}); make room, or choose a folder you may write to"
+        ) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:

@@ -10,14 +10,14 @@ from typing import Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor, tensors_digest
 from eftgan.evaluation.fid import FeatureStatistics
-from eftgan.files import remove_leftovers, write_bytes
+from eftgan.files import remove_leftovers
 from eftgan.progress import progress_bar
+from eftgan.tensors import write_tensors
 
 BATCH = 50
 
@@ -128,10 +128,10 @@ def centre_crop(image: Tensor, size: int) -> Tensor:
 
 def write_statistics(path: Path, statistics: FeatureStatistics, key: ReferenceKey) -> None:
     """Write the statistics whole or not at all."""
-    tensors = {name: tensor.contiguous() for name, tensor in statistics.tensors().items()}
+    tensors = statistics.tensors()
     metadata = {"key": json.dumps(asdict(key), sort_keys=True), "content": _content_digest(tensors)}
     remove_leftovers(path.parent)
-    write_bytes(path, save(tensors, metadata))
+    write_tensors(path, tensors, metadata)
 
 
 def read_statistics(path: Path, key: ReferenceKey) -> FeatureStatistics | None:

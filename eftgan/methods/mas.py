@@ -18,7 +18,7 @@ class Mas(QuadraticPenalty, ClassifierMethod):
     """Memory aware synapses, eq. 3: L + lambda * sum Omega (theta - theta*)^2, Omega: the output's sensitivity."""
 
     name: Literal["mas"] = "mas"
-    strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 1.0
+    strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 0.1
     samples: Annotated[Count, Doc("images whose gradients make the importance")] = 256
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:

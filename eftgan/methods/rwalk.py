@@ -14,19 +14,19 @@ from eftgan.methods.quadratic import PathPenalty, Tensors, values, zeros
 
 @dataclass
 class RWalk(PathPenalty):
-    """Riemannian walk, eq. 9: L + lambda * sum (F + s) (theta - theta~)^2.
+    """Riemannian walk, eq. 8: L + lambda * sum (F + s) (theta - theta~)^2.
 
-    F is the Fisher as a moving average over steps (eq. 7); s is how much loss a parameter took off per distance in
-    the Riemannian manifold (eq. 8). Both are brought to [0, 1] at the end of a task.
+    F is the Fisher as a moving average over steps (eq. 6); s is how much loss a parameter took off (eq. 7) per
+    distance in the Riemannian manifold. Both are brought to [0, 1] at the end of a task.
     """
 
     slots: ClassVar[tuple[str, ...]] = ("importance", "anchor", "fisher", "scores", "gain", "path", "corner")
 
     name: Literal["rwalk"] = "rwalk"
-    strength: Annotated[NonNegative, Doc("lambda of eq. 9")] = 1.0
-    alpha: Annotated[Share, Doc("of eq. 7: weight of the newest step's squared gradient")] = 0.9
-    every_steps: Annotated[Count, Doc("Delta t of eq. 8: how often the score is updated")] = 10
-    damping: Annotated[Positive, Doc("epsilon of eq. 8")] = 0.1
+    strength: Annotated[NonNegative, Doc("lambda of eq. 8")] = 10.0
+    alpha: Annotated[Share, Doc("of eq. 6: weight of the newest step's squared gradient")] = 0.9
+    every_steps: Annotated[Count, Doc("Delta t: how often the score is updated")] = 10
+    damping: Annotated[Positive, Doc("epsilon in the score's denominator")] = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,8 +42,8 @@ class RWalk(PathPenalty):
             self.memory["corner"][role] = values(parameters)
 
     def follow(self, role: str, name: str, gradient: Tensor, moved: Tensor) -> None:
-        self.memory["fisher"][role][name].lerp_(gradient**2, self.alpha)  # eq. 7
-        self.memory["gain"][role][name] -= gradient * moved  # first-order decrease of the loss
+        self.memory["fisher"][role][name].lerp_(gradient**2, self.alpha)  # eq. 6
+        self.memory["gain"][role][name] -= gradient * moved  # eq. 7, one step of the sum
 
     def after_step(self, role: str, networks: Networks) -> None:
         super().after_step(role, networks)
@@ -52,11 +52,11 @@ class RWalk(PathPenalty):
             self._turn_corner(role, values(self.protected(role, networks)))
 
     def _turn_corner(self, role: str, now: Tensors) -> None:
-        """Add one summand of eq. 8 and start the next."""
+        """Add one summand to the scores s and start the next."""
         fisher, gain, corner = (self.memory[slot][role] for slot in ("fisher", "gain", "corner"))
         for name, path in self.memory["path"][role].items():
             distance = 0.5 * fisher[name] * (now[name] - corner[name]) ** 2
-            path += gain[name].clamp_min(0) / (distance + self.damping)  # eq. 8
+            path += gain[name].clamp_min(0) / (distance + self.damping)  # s: eq. 7 per distance
             gain[name].zero_()
         self.memory["corner"][role] = now
 
@@ -66,11 +66,11 @@ class RWalk(PathPenalty):
             if self.steps[role] % self.every_steps:
                 self._turn_corner(role, now)
             scores, earlier = self.memory["path"].pop(role), self.memory["scores"].get(role)
-            if earlier is not None:  # section 4.2.3: the mean of old and new scores
+            if earlier is not None:  # the mean of old and new scores
                 scores = {name: (scores[name] + earlier[name]) / 2 for name in scores}
             self.memory["scores"][role] = scores
             fisher, normal = _to_unit(self.memory["fisher"][role]), _to_unit(scores)
-            self.memory["importance"][role] = {name: fisher[name] + normal[name] for name in fisher}  # eq. 9
+            self.memory["importance"][role] = {name: fisher[name] + normal[name] for name in fisher}  # eq. 8
             self.memory["anchor"][role] = now
             del self.memory["gain"][role], self.memory["corner"][role]
 

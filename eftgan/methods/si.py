@@ -18,7 +18,7 @@ class Si(PathPenalty):
     slots: ClassVar[tuple[str, ...]] = ("importance", "anchor", "path", "start")
 
     name: Literal["si"] = "si"
-    strength: Annotated[NonNegative, Doc("c of eq. 4")] = 0.5
+    strength: Annotated[NonNegative, Doc("c of eq. 4")] = 1.0
     damping: Annotated[Positive, Doc("xi of eq. 5")] = 0.1
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Three small tasks of labelled shapes that need unlike features, and a network that learns them in seconds."""
+"""Three small tasks of labelled shapes, and a network that learns them in seconds."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from eftgan.adapters import AdapterConfig
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
 from eftgan.data.shapes import CLASSES, LabelledShapes
-from eftgan.data.splits import LabelledTask
+from eftgan.data.splits import LabelledTask, split_classes
 from eftgan.evaluation.accuracy import TIL, accuracies
 from eftgan.evaluation.task_inference import all_task_logits
 from eftgan.methods import Method
@@ -23,27 +23,19 @@ from eftgan.training.selection import Schedule
 SIZE, PIXELS = 16, Pixels()
 
 
-def outlines_of(texture: str) -> list[int]:
-    return [i for i, name in enumerate(CLASSES) if name.split()[0] == texture]
-
-
-def textures_of(outline: str) -> list[int]:
-    return [i for i, name in enumerate(CLASSES) if name.split()[1] == outline]
-
-
 def shapes_task(name: str, classes: list[int], per_class: int) -> LabelledTask:
     parts = []
     for train in (True, False):
-        shapes = LabelledShapes(classes, per_class if train else 25, SIZE, seed=0, train=train)
+        shapes = LabelledShapes(classes, per_class, SIZE, seed=0, train=train)
         parts.append(LabelledImages(shapes.images, shapes.targets, SIZE))
     return LabelledTask(name, *parts, classes=[CLASSES[i] for i in classes])
 
 
 @pytest.fixture(scope="session")
 def three_tasks() -> list[LabelledTask]:
-    """Textures first, then outlines: what the first task needs, the others do not."""
-    sets = {"bands": textures_of("square"), "plain": outlines_of("plain"), "rows": outlines_of("rows")}
-    return [shapes_task(name, classes, 60) for name, classes in sets.items()]
+    """Four classes each, outlines and textures mixed."""
+    shares = split_classes("shapes/3", 12, seed=1)
+    return [shapes_task(f"shapes-{i + 1}", share, 100) for i, share in enumerate(shares)]
 
 
 class Tiny(nn.Module):
@@ -76,7 +68,9 @@ class Learned:
 def learn(tmp_path, three_tasks):
     """Train a method on the three tasks (or others) and measure after each."""
 
-    def run(method: Method, tasks=None, *, norm=True, epochs=2.0, rate=0.05, out="run", **options) -> Learned:
+    def run(
+        method: Method, tasks=None, *, norm=True, epochs=2.0, rate=0.05, milestones=None, out="run", **options
+    ) -> Learned:
         tasks = tasks or three_tasks
         torch.manual_seed(0)
         network = Tiny(len(tasks[0].classes), norm)
@@ -92,9 +86,8 @@ def learn(tmp_path, three_tasks):
                 seen[task.name] = answers[on]
             logits.append(seen)
 
-        training = ClassifierTraining(
-            batch=20, first=Schedule(epochs, rate, weight_decay=1e-4), **{"augment": False, **options}
-        )
+        schedule = Schedule(epochs, rate, milestones or [0.75 * epochs], weight_decay=1e-4)
+        training = ClassifierTraining(batch=20, first=schedule, augment=False, **options)
         folder = RunFolder(tmp_path / out)
         trainer = ClassifierTrainer(
             make_accelerator(folder.path), network, method, training, PIXELS, seed=0, folder=folder,

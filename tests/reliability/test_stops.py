@@ -19,7 +19,9 @@ def continuation(err: str) -> list[str]:
     return shlex.split(line.removeprefix("Continue with: python "))
 
 
-@pytest.mark.parametrize(("fault", "place"), [("SIGINT", "first step"), ("SIGTERM", "last step"), ("SIGINT", "report")])
+@pytest.mark.parametrize(
+    ("fault", "place"), [("SIGINT", "first step"), ("SIGTERM", "last step"), ("SIGINT", "report")]
+)
 def test_a_signal_stops_politely_and_the_named_command_continues(server, references, tmp_path, fault, place):
     reference = references["train"]
     steps = [at for at, name in enumerate(reference.points) if name == "step"]

@@ -1,0 +1,77 @@
+"""Measuring two sides in turns: what disturbs the machine disturbs both."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+ROUNDS = 15
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One figure of the table: ours against a reference, the middle of all rounds and its spread."""
+
+    name: str
+    reference: str
+    value: float
+    low: float  # quartiles over the rounds
+    high: float
+    goal: float
+    ours_ms: float | None = None
+
+    @property
+    def reached(self) -> bool:
+        return self.value <= self.goal
+
+    def row(self) -> tuple[str, ...]:
+        spread = "" if self.low == self.high else f"{self.low:.3g} to {self.high:.3g}"
+        ours = "" if self.ours_ms is None else f"{self.ours_ms:.3g}"
+        return (
+            self.name,
+            self.reference,
+            f"{self.value:.3g}",
+            spread,
+            f"{self.goal:g}",
+            "yes" if self.reached else "no",
+            ours,
+        )
+
+
+def measure(
+    name: str,
+    ours: Callable[[], object],
+    reference: Callable[[], object],
+    what: str,
+    goal: float,
+    rounds: int = ROUNDS,
+) -> Ratio:
+    """Time both sides by turns; the ratio of each round is one sample."""
+    for side in (ours, reference, ours, reference):
+        side()
+    samples = [(_seconds(ours), _seconds(reference)) for _ in range(rounds)]
+    ratios = [mine / other for mine, other in samples]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    middle = statistics.median(mine for mine, _ in samples) * 1000
+    return Ratio(name, what, statistics.median(ratios), low, high, goal, middle)
+
+
+def exact(name: str, value: float, what: str, goal: float) -> Ratio:
+    """A ratio that is counted, not timed."""
+    return Ratio(name, what, value, value, value, goal)
+
+
+def repeat(side: Callable[[], object], times: int) -> Callable[[], None]:
+    """A side that is too short to time alone."""
+
+    def many() -> None:
+        for _ in range(times):
+            side()
+
+    return many
+
+
+def _seconds(side: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    side()
+    return time.perf_counter() - started

@@ -1,0 +1,134 @@
+"""What every method promises: three tasks end to end, exact resume, and frozen things that stay frozen."""
+
+import pytest
+import torch
+
+from eftgan.evaluation.accuracy import forgetting
+from eftgan.methods import METHODS
+from eftgan.methods.feature_margin import FeatureMargin
+from eftgan.tensors import tensors_digest
+from eftgan.training.stopping import Stopped, StopSignal
+
+FOR_CLASSIFIERS = sorted(set(METHODS) - {"mergan"})
+KEEPS_ALL = ("eft", "fixed", "separate")  # nothing of an earlier task changes
+# A barely trained network has steep losses, so that the usual strengths would be too much for its learning rate.
+GENTLE = {"ewc": {"strength": 1.0}, "mas": {"strength": 0.001}}
+MARGINS = {
+    "live": {"reduce": "mean"},
+    "stored": {"statistics": "stored", "reduce": "mean"},
+    "l2": {"form": "l2"},
+}
+
+
+def gentle(name):
+    return METHODS[name](**GENTLE.get(name, {}))
+
+
+@pytest.mark.parametrize("name", FOR_CLASSIFIERS)
+def test_three_tasks_end_to_end(learn, name):
+    learned = learn(gentle(name))
+    assert sorted(learned.matrix) == [(after, on) for after in range(3) for on in range(after + 1)]
+    assert learned.matrix[0, 0] > 0.4  # of four classes
+    assert set(learned.trainer.records) == {"shapes-1", "shapes-2", "shapes-3"}
+    if name in KEEPS_ALL:
+        first, second, third = learned.logits
+        assert torch.equal(first["shapes-1"], second["shapes-1"])
+        assert torch.equal(first["shapes-1"], third["shapes-1"])
+        assert torch.equal(second["shapes-2"], third["shapes-2"])
+        assert forgetting(learned.matrix, 2) == 0
+
+
+def stop_at(step, monkeypatch):
+    """Ask for a stop after so many steps of the whole run."""
+    calls = iter(range(1, 10_000))
+    monkeypatch.setattr(StopSignal, "requested", lambda self: next(calls) == step)
+
+
+@pytest.mark.parametrize("name", FOR_CLASSIFIERS)
+def test_going_on_after_a_stop_in_mid_task_changes_no_bit(learn, monkeypatch, name):
+    whole = learn(gentle(name), epochs=0.3, out="whole")
+    stop_at(9, monkeypatch)  # six steps a task: in the midst of the second
+    with pytest.raises(Stopped):
+        learn(gentle(name), epochs=0.3, out="parts")
+    monkeypatch.undo()
+    parts = learn(gentle(name), epochs=0.3, out="parts")
+    assert tensors_digest(parts.network.state_dict()) == tensors_digest(whole.network.state_dict())
+    assert tensors_digest(parts.method.state_dict()) == tensors_digest(whole.method.state_dict())
+    assert parts.matrix[2, 0] == whole.matrix[2, 0]
+
+
+@pytest.mark.parametrize("name", MARGINS)
+def test_a_margin_trains_resumes_and_reports_its_activity(learn, monkeypatch, name):
+    def eft():
+        return METHODS["eft"](margin=FeatureMargin(**MARGINS[name]))
+
+    whole = learn(eft(), epochs=0.3, out="whole")
+    stop_at(9, monkeypatch)
+    with pytest.raises(Stopped):
+        learn(eft(), epochs=0.3, out="parts")
+    monkeypatch.undo()
+    parts = learn(eft(), epochs=0.3, out="parts")
+    assert tensors_digest(parts.network.state_dict()) == tensors_digest(whole.network.state_dict())
+    assert torch.equal(whole.logits[0]["shapes-1"], whole.logits[2]["shapes-1"])
+    assert 0 < whole.trainer.records["shapes-2"]["active-margin"] <= 1
+    assert parts.trainer.records["shapes-2"]["active-margin"] == whole.trainer.records["shapes-2"]["active-margin"]
+
+
+THOROUGH = {"epochs": 12, "rate": 0.03, "norm": False}
+STRENGTHS = {"lwf": 1.0, "ewc": 300.0, "si": 5.0, "mas": 0.1, "rwalk": 10.0}
+
+
+def test_fine_tuning_forgets_and_its_remedies_forget_less(learn):
+    """Without BatchNorm, whose running statistics none of these methods protects."""
+    tuned = learn(METHODS["finetune"](), out="finetune", **THOROUGH)
+    lost = forgetting(tuned.matrix, 2)
+    assert lost > 0.1
+    for name, strength in STRENGTHS.items():
+        kept = learn(METHODS[name](strength=strength), out=name, **THOROUGH)
+        assert forgetting(kept.matrix, 2) < 0.75 * lost, name
+
+
+@pytest.mark.parametrize("alone", ["separate", "finetune"])
+def test_separate_equals_training_each_task_alone(learn, three_tasks, alone):
+    together = learn(METHODS["separate"](), epochs=0.5, out="together")
+    for task in three_tasks[:2]:
+        single = learn(METHODS[alone](), [task], epochs=0.5, out=f"{alone}-{task.name}")
+        assert torch.equal(single.logits[0][task.name], together.logits[2][task.name])
+
+
+def test_fixed_representation_leaves_batchnorm_statistics_alone(learn, three_tasks):
+    first = learn(METHODS["fixed"](), three_tasks[:1], epochs=0.5, out="first")
+    all_three = learn(METHODS["fixed"](), epochs=0.5, out="three")
+    before, after = (each.network.state_dict() for each in (first, all_three))
+    statistics = [key for key in before if "running" in key or "num_batches" in key]
+    assert statistics
+    assert all(torch.equal(before[key], after[key]) for key in statistics)
+
+
+@pytest.mark.parametrize("selection", ["val", "test"])
+def test_selection_resumes_and_says_which_epoch(learn, three_tasks, monkeypatch, selection):
+    def run(out):
+        return learn(METHODS["si"](), three_tasks[:1], epochs=0.6, out=out, selection=selection)
+
+    whole = run("whole")
+    record = whole.trainer.records["shapes-1"]
+    assert 0 < record["epoch"] <= 1
+    assert 0 <= record["best accuracy"] <= 1
+    for step in (5, 14):  # in the search; for val the second is in the final training
+        if step >= record["steps"]:
+            continue
+        stop_at(step, monkeypatch)
+        with pytest.raises(Stopped):
+            run(f"parts{step}")
+        monkeypatch.undo()
+        parts = run(f"parts{step}")
+        assert tensors_digest(parts.network.state_dict()) == tensors_digest(whole.network.state_dict())
+        assert tensors_digest(parts.method.state_dict()) == tensors_digest(whole.method.state_dict())
+
+
+def test_validation_ends_like_training_on_all_images_for_the_best_number_of_epochs(learn, three_tasks):
+    options = {"rate": 0.02, "milestones": [9.0]}
+    chosen = learn(METHODS["finetune"](), three_tasks[:1], epochs=2, out="val", selection="val", **options)
+    epochs = chosen.trainer.records["shapes-1"]["epoch"]
+    alone = learn(METHODS["finetune"](), three_tasks[:1], epochs=epochs, out="alone", **options)
+    assert tensors_digest(chosen.network.state_dict()) == tensors_digest(alone.network.state_dict())
