@@ -14,9 +14,13 @@ METHOD_NAMES = {
     "finetune": "Finetune",
     "ewc": "EWC",
     "mergan": "MeRGAN-RA",
+    "fixed": "FixedRep",
     "lwf": "LwF",
-    "joint": "Joint",
-    "single": "Single",
+    "si": "SI",
+    "mas": "MAS",
+    "rwalk": "RWalk",
+    "joint": "Joint (bound)",
+    "separate": "Separate (bound)",
 }
 
 
