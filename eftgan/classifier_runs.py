@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import json
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from eftgan.evaluation.accuracy import CIL, TIL, accuracies, accuracy_matrix, av
 from eftgan.evaluation.growth import growth
 from eftgan.evaluation.task_inference import all_task_logits, shares_features
 from eftgan.experiment import start_folder
+from eftgan.files import write_json
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.reports.write import write_report
 from eftgan.scores import Score, append_scores, read_scores
@@ -47,6 +49,12 @@ class ClassifierRun:
         """Names of the tasks whose files are there."""
         return [name for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
 
+    @property
+    def classes(self) -> dict[str, list[str]]:
+        """Names of the classes of every task, in the order of its head's outputs."""
+        path = classes_file(self.folder)
+        return json.loads(path.read_text()) if path.is_file() else {}
+
     @functools.cached_property
     def labelled(self) -> list[LabelledTask]:
         """The tasks with their images and class names."""
@@ -54,7 +62,7 @@ class ClassifierRun:
 
     def classifier(self, after: int) -> nn.Module:
         """The classifier as it was when task number `after` (from 0) was trained, in eval mode."""
-        network = build_network(self.experiment, len(self.labelled[0].classes), pretrained=False)
+        network = build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
         indices = [after]
         if self.folder.shared.exists():
             tensors, _ = read_tensors(self.folder.shared)
@@ -62,8 +70,6 @@ class ClassifierRun:
             indices = range(after + 1)
         for index in indices:
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network)
-        for task in self.labelled[: after + 1]:
-            check_head(network, task)
         return network.eval()
 
     def summary(self) -> str:
@@ -82,6 +88,22 @@ class ClassifierRun:
         ])  # fmt: skip
 
 
+def classes_file(folder: RunFolder) -> Path:
+    return folder.path / "classes.json"
+
+
+def note_classes(run: ClassifierRun, tasks: list[LabelledTask]) -> None:
+    """Write down the tasks' classes; refuse data that has others than the run was started with."""
+    before, now = run.classes, {task.name: task.classes for task in tasks}
+    for name, classes in before.items():
+        if now.get(name, classes) != classes:
+            raise UserError(
+                f"{run.folder.path}: task {name} has the classes {', '.join(classes)}, the data has "
+                f"{', '.join(now[name])}; use the data that the run was started with"
+            )
+    write_json(classes_file(run.folder), before | now)
+
+
 class ClassifierScorer:
     """Measures a run after a task; logits of unchanged weights are taken from the folder."""
 
@@ -95,6 +117,8 @@ class ClassifierScorer:
         if (name, "seconds") in done:  # the last line of a task
             return
         model = self.run.classifier(through).to(self.device)
+        for task in self.run.labelled[: through + 1]:
+            check_head(model, task)
         lines = [line for tested in range(through + 1) for line in self._accuracies(model, through, tested)]
         lines += [self._growth(model, through), self._seconds(through, record)]
         append_scores(self.run.folder.scores, lines)
@@ -164,6 +188,7 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
     with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
             start_folder(experiment, folder, CLASSIFIER, command)
+            note_classes(ClassifierRun(folder.path), tasks)
         accelerator.wait_for_everyone()
         if experiment.log_with:
             accelerator.init_trackers(CLASSIFIER)

@@ -29,7 +29,11 @@ def main(argv: list[str] | None = None) -> None:
         add(commands)
     args = parser.parse_args(argv)
     with exit_on_user_error():
-        args.run_command(args)
+        try:
+            args.run_command(args)
+        except KeyboardInterrupt:
+            print("\ninterrupted; what was written before is whole: run the same command again", file=sys.stderr)
+            sys.exit(130)
 
 
 def _command(commands, name: str, run, help: str) -> argparse.ArgumentParser:

@@ -4,12 +4,14 @@ import contextlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from eftgan.errors import UserError
 
+_STARTED = time.time()
 _TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")  # .NAME.PROCESS.tmp
 
 
@@ -39,19 +41,21 @@ def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that killed processes left in `folder` and below it."""
     for path in folder.rglob(".*.tmp"):
         found = _TEMPORARY.fullmatch(path.name)
-        if found and not _is_another_process(int(found[1])):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if found and not _is_in_work(path, int(found[1])):
                 path.unlink()
 
 
-def _is_another_process(number: int) -> bool:
+def _is_in_work(path: Path, process: int) -> bool:
+    if process == os.getpid():  # or a process of an earlier container, where numbers come again
+        return path.stat().st_mtime >= _STARTED
     try:
-        os.kill(number, 0)
+        os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
-    return number != os.getpid()
+        pass
+    return True
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:

@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 
 from accelerate import Accelerator
+from torch import nn
 
 from eftgan.evaluation.features import load_extractor
 from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder, start_of
@@ -30,20 +31,25 @@ def train_gan(experiment: GanExperiment, command: str) -> GanRun | None:
     )
     tasks = open_tasks(experiment, accelerator.num_processes)
     start_of(experiment)
+    networks = build_networks(experiment)  # as the rest: whatever is wrong shows before anything is written
     with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
             start_folder(experiment, folder, "gan", command)
         accelerator.wait_for_everyone()
         run = GanRun(folder.path)
-        _train(run, experiment, tasks, accelerator)
+        _train(run, experiment, networks, tasks, accelerator)
     return run if accelerator.is_main_process else None
 
 
-def _train(run: GanRun, experiment: GanExperiment, tasks: list[GanTask], accelerator: Accelerator) -> None:
+def _train(
+    run: GanRun,
+    experiment: GanExperiment,
+    networks: dict[str, nn.Module],
+    tasks: list[GanTask],
+    accelerator: Accelerator,
+) -> None:
     if experiment.log_with:
         accelerator.init_trackers("gan")
-
-    networks = build_networks(experiment)
 
     def after_task(index: int) -> None:
         if accelerator.is_main_process:

@@ -37,9 +37,7 @@ def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterat
             _swap_in(temporary, path, overwrite=overwrite)
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(
-            f"cannot write {path} ({reason}); make room, or choose a folder you may write to"
-        ) from error
+        raise UserError(f"cannot write {path} ({reason}); make room, or choose a folder you may write to") from error
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)

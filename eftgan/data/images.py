@@ -46,9 +46,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise ValueError("floating-point pixels have no known range; save the image with 8 or 16 bits")
     if image.mode.startswith("I"):  # Pillow's own conversion would clip 16-bit values at 255
-        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)).convert(
-            "RGB"
-        )
+        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)).convert("RGB")
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")

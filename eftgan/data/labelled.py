@@ -70,9 +70,7 @@ class LabelledImages(Dataset):
         targets = self.targets[kept] if targets is None else targets
         if self.images is not None:
             return LabelledImages(self.images[kept], targets, self.size)
-        return LabelledImages(
-            self._base, targets, self.size, kept if self._indices is None else self._indices[kept]
-        )
+        return LabelledImages(self._base, targets, self.size, kept if self._indices is None else self._indices[kept])
 
 
 class TreeImages(Dataset):

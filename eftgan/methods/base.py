@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from eftgan.adapters import PARTS, AdapterConfig, add_task, insert_adapters, registry_of, task_names, train_only
 from eftgan.adapters.bank import Part
+from eftgan.errors import UserError
 
 Networks = Mapping[str, nn.Module]
 
@@ -40,12 +41,16 @@ class Probe:
 class Method:
     """Fine-tuning: the whole network goes on training, nothing protects earlier tasks."""
 
+    serves: ClassVar[frozenset[str]] = frozenset({"gan", "classifier"})
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
     first_init: ClassVar[str] = "identity"
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
+        kind = "classifier" if "classifier" in networks else "gan"
+        if kind not in self.serves:
+            raise UserError(f"method.name: {self.name} is for a {next(iter(self.serves))}, not for a {kind}")
         for role, network in networks.items():
             insert_adapters(network, self.banks(role, adapters[role]))
 

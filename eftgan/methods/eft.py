@@ -26,12 +26,8 @@ class Eft(Method):
     discriminator: Annotated[
         Literal["eft", "full"], Doc("eft: as the paper; full: the discriminators train whole, in no task's file")
     ] = "eft"
-    base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = (
-        "train"
-    )
-    margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = (
-        None
-    )
+    base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
+    margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = None
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         return config

@@ -25,9 +25,7 @@ class Ewc(QuadraticPenalty):
 
     name: Literal["ewc"] = "ewc"
     strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 100.0
-    form: Annotated[Literal["per-task", "online"], Doc("a quadratic for every task, or one that moves on")] = (
-        "per-task"
-    )
+    form: Annotated[Literal["per-task", "online"], Doc("a quadratic for every task, or one that moves on")] = "per-task"
     decay: Annotated[Share, Doc("online: what remains of the earlier Fisher")] = 1.0
     samples: Annotated[Count, Doc("images whose gradients make the Fisher")] = 256
 

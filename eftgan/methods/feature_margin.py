@@ -58,9 +58,7 @@ class FeatureMargin:
     def loss(self, network: nn.Module, earlier: list[str], inputs: Tensor, features: Tensor) -> Tensor:
         """lambda * L_M for the current batch; `features` are those under the task in training."""
         p = gaussian(features)
-        hinges = [
-            (self.delta - self._distance(network, task, inputs, features, p)).clamp_min(0) for task in earlier
-        ]
+        hinges = [(self.delta - self._distance(network, task, inputs, features, p)).clamp_min(0) for task in earlier]
         total = torch.stack(hinges).sum()  # eq. 5
         if self.form == "l2":
             total = total / len(earlier)

@@ -1,20 +1,22 @@
 """Fixed representation: the first task's features, and a head for every task."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from typing_extensions import Doc
 
 from eftgan.adapters import task_names, task_state
-from eftgan.methods.base import Networks
-from eftgan.methods.heads import CLASSIFIER, ClassifierMethod, state_of_others
+from eftgan.methods.base import Method, Networks
+from eftgan.methods.heads import CLASSIFIER, state_of_others
 
 
 @dataclass
-class Fixed(ClassifierMethod):
+class Fixed(Method):
     """Freezing: from the second task on only the new head trains; BatchNorm keeps the first task's statistics."""
+
+    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
     name: Literal["fixed"] = "fixed"
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: frozen from the first task on")] = "train"

@@ -1,15 +1,12 @@
 """A classifier's heads and the features they read: what methods, the trainer and the evaluation look at."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from eftgan.adapters import AdapterConfig, TaskBank, named_banks, registry_of, shared_state, task_names, task_state
+from eftgan.adapters import TaskBank, named_banks, registry_of, shared_state, task_names, task_state
 from eftgan.adapters.bank import Part
-from eftgan.errors import UserError
-from eftgan.methods.base import Method, Networks
 
 CLASSIFIER = "classifier"
 
@@ -82,13 +79,3 @@ def state_of_others(network: nn.Module, task: str, theta: bool) -> dict[str, Ten
     if theta:
         parts["theta"] = shared_state(network)
     return {f"{part}: {key}": tensor for part, state in parts.items() for key, tensor in state.items()}
-
-
-@dataclass
-class ClassifierMethod(Method):
-    """A method whose idea needs labels, heads or features, so that it is no method for a GAN."""
-
-    def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
-        if set(networks) != {CLASSIFIER}:
-            raise UserError(f"method.name: {self.name} is for classifiers; for a GAN choose another method")
-        super().prepare(networks, adapters)

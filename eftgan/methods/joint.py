@@ -1,17 +1,19 @@
 """Joint training: the upper bound that keeps all images."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
-from eftgan.methods.base import Networks
-from eftgan.methods.heads import ClassifierMethod, train_heads
+from eftgan.methods.base import Method, Networks
+from eftgan.methods.heads import train_heads
 
 
 @dataclass
-class Joint(ClassifierMethod):
+class Joint(Method):
     """Every task trains on the images of all tasks seen, with one softmax over their joined heads."""
+
+    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
     name: Literal["joint"] = "joint"
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +12,8 @@ from typing_extensions import Doc
 
 from eftgan.adapters import task_names
 from eftgan.config import NonNegative, Positive
-from eftgan.methods.base import Batch, Networks, Probe
-from eftgan.methods.heads import CLASSIFIER, ClassifierMethod, head_input, head_of, train_heads
+from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.heads import CLASSIFIER, head_input, head_of, train_heads
 
 
 def distillation(new: Tensor, old: Tensor, temperature: float) -> Tensor:
@@ -23,8 +23,10 @@ def distillation(new: Tensor, old: Tensor, temperature: float) -> Tensor:
 
 
 @dataclass
-class Lwf(ClassifierMethod):
+class Lwf(Method):
     """Learning without forgetting: on the new task's images, old heads go on answering as they did before it."""
+
+    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
     name: Literal["lwf"] = "lwf"
     strength: Annotated[NonNegative, Doc("lambda_o: weight of every earlier task's distillation loss")] = 1.0

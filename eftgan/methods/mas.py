@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor
 from typing_extensions import Doc
 
 from eftgan.config import Count, NonNegative
 from eftgan.methods.base import Networks, Probe
-from eftgan.methods.heads import CLASSIFIER, ClassifierMethod, evaluating
+from eftgan.methods.heads import CLASSIFIER, evaluating
 from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, values, zeros
 
 
 @dataclass
-class Mas(QuadraticPenalty, ClassifierMethod):
+class Mas(QuadraticPenalty):
     """Memory aware synapses, eq. 3: L + lambda * sum Omega (theta - theta*)^2, Omega: the output's sensitivity."""
+
+    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
     name: Literal["mas"] = "mas"
     strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 0.1

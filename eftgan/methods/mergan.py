@@ -29,12 +29,11 @@ class Mergan(Method):
     and stages, a mean over the batch.
     """
 
+    serves: ClassVar[frozenset[str]] = frozenset({"gan"})
     owns: ClassVar[frozenset[Part]] = frozenset({"norms"})
 
     name: Literal["mergan"] = "mergan"
-    strength: Annotated[NonNegative, Doc("of the alignment; the authors' 1e-3 on a batch sum of 64 is 0.064")] = (
-        0.064
-    )
+    strength: Annotated[NonNegative, Doc("of the alignment; the authors' 1e-3 on a batch sum of 64 is 0.064")] = 0.064
 
     def __post_init__(self) -> None:
         self.previous: nn.Module | None = None  # G_{t-1}

@@ -137,6 +137,10 @@ class Progress:
     total: int = 0  # optimizer steps in all
     seconds: float = 0.0  # spent in training steps
 
+    def __post_init__(self) -> None:
+        if min(self.task, self.step, self.total, self.seconds) < 0:
+            raise ValueError(f"{self} has a negative part")
+
     @property
     def number(self) -> int:
         """Grows with every state that can be saved."""
@@ -184,6 +188,8 @@ def fitting(problem: str) -> Iterator[None]:
     """Content that is well formed but does not fit what it is loaded into is a UserError that names the file."""
     try:
         yield
+    except UserError as error:
+        raise UserError(f"{problem}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{problem} ({type(error).__name__}: {reason[:300]})") from error
@@ -228,8 +234,8 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
     snapshot = method.snapshot(networks, task)
     if snapshot is None:
         role, network = next(iter(networks.items()))
-        facts = {"format": TASK_FORMAT, "task": task, "kind": "full", "layout": json.dumps(task_layout(network))}
-        write_tensors(path, with_prefix(role, network.state_dict()), facts)
+        facts = {"kind": "full", "layout": json.dumps(task_layout(network))}
+        _write_task_file(path, task, with_prefix(role, network.state_dict()), facts)
         return
     roles = list(dict.fromkeys(key.split("/")[0] for key in snapshot))
     if index == 0 or not folder.shared.exists():
@@ -237,8 +243,11 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
         tensors = {key: tensor for state in theta for key, tensor in state.items()}
         write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
     bases = {role: fingerprint(networks[role]) for role in roles}
-    facts = {"format": TASK_FORMAT, "task": task, "kind": "task", "bases": json.dumps(bases)}
-    write_tensors(path, snapshot, facts)
+    _write_task_file(path, task, snapshot, {"kind": "task", "bases": json.dumps(bases)})
+
+
+def _write_task_file(path: Path, task: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
+    write_tensors(path, tensors, {"format": TASK_FORMAT, "task": task, "digest": tensors_digest(tensors), **facts})
 
 
 def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.Module) -> None:
@@ -247,6 +256,8 @@ def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.M
     tensors, facts = read_tensors(path)
     if facts.get("format") != TASK_FORMAT:
         raise UserError(f"{path}: not a task file of this version (format {facts.get('format')!r})")
+    if facts.get("digest", tensors_digest(tensors)) != tensors_digest(tensors):
+        raise UserError(f"{path}: its content does not match its digest; put a whole copy back")
     with fitting(f"{path}: does not fit this run"):
         if facts["kind"] == "full":
             restore_layout(network, json.loads(facts["layout"]))
@@ -254,9 +265,7 @@ def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.M
             return
         own, base = fingerprint(network), json.loads(facts["bases"]).get(role)
         if own != base:
-            raise UserError(
-                f"{path}: made for another base: its fingerprint is {base}, that of {folder.shared} is {own}"
-            )
+            raise UserError(f"made for another base: its fingerprint is {base}, that of {folder.shared} is {own}")
         load_task(network, task, below(role, tensors))
 
 

@@ -125,14 +125,17 @@ class GanTrainer:
     def _check_progress(self, tasks: list[GanTask]) -> None:
         """Refuse a state that these tasks did not lead to."""
         done, step = self.progress.task, self.progress.step
-        names = [task.name for task in tasks[: done + (step > 0)]]
-        seen = seen_tasks(self.networks)
-        if seen != names or (step > 0 and step >= tasks[done].steps):
+        seen, names = seen_tasks(self.networks), [task.name for task in tasks]
+        begun = done + (step > 0)
+        if len(seen) != begun or seen != names[:begun] or (step > 0 and step >= tasks[done].steps):
             raise UserError(
                 f"{self.folder.path / 'state'}: the resume state stands at step {step} after {done} tasks and "
                 f"knows {', '.join(seen) or 'no task'}; these tasks and steps do not lead there. Was config.yaml "
                 "changed?"
             )
+        for path in (self.folder.task_file(index, name) for index, name in enumerate(names[:done])):
+            if not path.is_file():
+                raise UserError(f"{path} is missing, though the task is done; put it back, or remove the run folder")
 
     def _train_task(self, index: int, task: GanTask, resumed: dict[str, Tensor] | None) -> None:
         fresh = self.progress.step == 0
@@ -143,6 +146,8 @@ class GanTrainer:
             select_task(network, task.name)
             network.train()
         trainable = self.method.trainable(self.networks, task.name)
+        # Listed once: a walk over all tasks' parameters at every step would cost more with every task.
+        self._discriminating = [p for role in self.discriminators for p in trainable[role]]
         frozen = tensors_digest(self.method.frozen(self.networks, task.name))
         ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
         optimizers = {role: self._optimizer(parameters) for role, parameters in trainable.items()}
@@ -235,15 +240,12 @@ class GanTrainer:
     @contextlib.contextmanager
     def _constant_discriminators(self) -> Iterator[None]:
         """The generator's step needs gradients through the discriminators, none of their weights."""
-        parameters = [
-            p for role in self.discriminators for p in self.networks[role].parameters() if p.requires_grad
-        ]
-        for parameter in parameters:
+        for parameter in self._discriminating:
             parameter.requires_grad_(False)
         try:
             yield
         finally:
-            for parameter in parameters:
+            for parameter in self._discriminating:
                 parameter.requires_grad_(True)
 
     def _augmenter(self, task: str, micro: int, rank: int) -> Callable[[Tensor], Tensor]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 
@@ -22,6 +23,7 @@ def make_accelerator(
             gradient_accumulation_plugin=GradientAccumulationPlugin(
                 num_steps=accumulation, sync_with_dataloader=False
             ),
+            cpu=not torch.accelerator.is_available(),  # torchrun without GPUs would run one process otherwise
             mixed_precision=mixed_precision,
             log_with=list(log_with) or None,
             project_dir=str(folder / "trackers"),

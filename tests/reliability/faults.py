@@ -5,7 +5,6 @@ fault comes; without one, the points are only written down. Nothing in the produ
 """
 
 import errno
-import io
 import json
 import os
 import pathlib
@@ -82,7 +81,7 @@ def _write_in_halves(points: Points) -> None:
 
     def write_bytes(path: pathlib.Path, content: bytes) -> int:
         half = len(content) // 2
-        with io.open(path, "wb") as handle:
+        with open(path, "wb") as handle:
             handle.write(content[:half])
             handle.flush()
             points.reach("within write", writes=True)
@@ -111,5 +110,5 @@ def _count_steps(points: Points) -> None:
 
 
 def install_from_environment() -> None:
-    if ENVIRONMENT in os.environ:
+    if ENVIRONMENT in os.environ and "RANK" in os.environ:  # the launcher itself is spared
         install(Plan(**json.loads(os.environ[ENVIRONMENT])))

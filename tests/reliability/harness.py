@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ TRAIN = [
 ]
 EVALUATE = ["eftgan", "evaluate", "run", "--features", "random", "--fid-samples", "12"]
 PREPARE = ["data_prep", "folder", "raw", "set.lmdb", "--size", "32", "--workers", "0"]
+
+UNDISTURBED = Plan()
+MAY_DIFFER = (".lock", "lock.mdb")
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,12 @@ class Server:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
-    def run(self, command: Sequence[str], cwd: Path, plan: Plan = Plan()) -> Ended:
+    def run(self, command: Sequence[str], cwd: Path, plan: Plan = UNDISTURBED, processes: int = 1) -> Ended:
         streams = {name: str(self.folder / name) for name in ("stdout", "stderr")}
+        for path in streams.values():
+            Path(path).write_bytes(b"")
         job = {"command": list(command), "cwd": str(cwd), "plan": asdict(plan), **streams}
+        job |= {"processes": processes, "port": free_port()}
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         code = int(self.process.stdout.readline())
@@ -79,6 +86,12 @@ class Server:
             assert ended.code == 0 or (at is not None and ended.code == -9), ended.err
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def choose(points: list[str], count: int, seed: int) -> list[int]:
     """Points spread over the kinds (steps, writes, renames, ...), the same for the same seed."""
     rng = random.Random(seed)
@@ -96,9 +109,7 @@ def everything(folder: Path) -> dict[str, str]:
 
     Two things may differ: which process held the lock, and the seconds that a state says training took.
     """
-    files = [
-        path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (".lock", "lock.mdb")
-    ]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in MAY_DIFFER]
     return {str(path.relative_to(folder)): _digest(path) for path in files}
 
 

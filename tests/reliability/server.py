@@ -25,17 +25,25 @@ def serve() -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         job = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            os._exit(run(job))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        children = []
+        for rank in range(job["processes"]):
+            child = os.fork()
+            if child == 0:
+                os._exit(run(job, rank))
+            children.append(child)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(next((code for code in codes if code), 0), flush=True)
 
 
-def run(job: dict) -> int:
+def run(job: dict, rank: int) -> int:
     """The exit code of a program run in this process as its command line would run it."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+        os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     os.chdir(job["cwd"])
+    if job["processes"] > 1:  # what torchrun tells its processes
+        own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job["processes"], "LOCAL_WORLD_SIZE": job["processes"]}
+        own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": job["port"]}
+        os.environ.update({name: str(value) for name, value in own.items()})
     sys.argv = job["command"]
     faults.install(faults.Plan(**job["plan"]))
     try:

@@ -4,6 +4,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,7 @@ def continuation(err: str) -> list[str]:
     return shlex.split(line.removeprefix("Continue with: python "))
 
 
-@pytest.mark.parametrize(
-    ("fault", "place"), [("SIGINT", "first step"), ("SIGTERM", "last step"), ("SIGINT", "report")]
-)
+@pytest.mark.parametrize(("fault", "place"), [("SIGINT", "first step"), ("SIGTERM", "last step"), ("SIGINT", "report")])
 def test_a_signal_stops_politely_and_the_named_command_continues(server, references, tmp_path, fault, place):
     reference = references["train"]
     steps = [at for at, name in enumerate(reference.points) if name == "step"]
@@ -42,7 +41,7 @@ def test_the_real_command_line_stops_and_continues(references, tmp_path):
     slower = [*reference.command, "training.save_every_steps=1"]
     started = subprocess.Popen([sys.executable, *slower], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     while not list(tmp_path.glob("run/state/*.safetensors")) and started.poll() is None:
-        pass
+        time.sleep(0.02)
     started.send_signal(signal.SIGTERM)
     _, err = started.communicate(timeout=120)
     assert started.returncode == 143, err

@@ -1,0 +1,133 @@
+"""Configs and command lines that cannot work."""
+
+import pytest
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tasks=[]"], "no task"),
+        (["tasks=discs"], "tasks"),
+        (["tasks.0.name=../x"], "not usable"),
+        (["tasks.0.name=/etc/x"], "not usable"),
+        (["tasks.0.name=dîscs"], "not usable"),
+        (["tasks.0.name='a b'"], "not usable"),
+        (["tasks.0.name=''"], "not usable"),
+        (["tasks.0.name='discs\n'"], "not usable"),
+        (["tasks.0.name=.hidden"], "not usable"),
+        ([f"tasks.0.name={'x' * 65}"], "not usable"),
+        (["tasks.0.name=previous"], "not usable"),
+        (["tasks.0.name=checks"], "used twice"),
+        (["tasks.0.nmae=discs"], "did you mean"),
+        (["tasks.2.name=more"], "not a place in a list of 2"),
+        (["tasks.0.data='shapes:blobs'"], "blobs"),
+        (["tasks.0.data=nowhere.lmdb"], "no LMDB at"),
+        (["tasks.0.data='no\\0where'", 'tasks.0.data="no\\0where"'], "NUL"),
+        ([f"tasks.0.data={'x/' * 3000}"], "LMDB"),
+        (["tasks.0.limit=0"], "limit"),
+        (["tasks.0.limit=3"], "has 3 images"),
+        (["training.steps=null"], "how long"),
+        (["training.steps=-1"], "training.steps"),
+        (["training.steps=many"], "training.steps"),
+        (["training.steps=1.5"], "training.steps"),
+        (["training.batch=17"], "has 16 images"),
+        (["training.learning_rate=.nan"], "learning_rate"),
+        (["training.learning_rate=-1"], "learning_rate"),
+        (["training.mixed_precision=fp8"], "mixed_precision"),
+        (["training.betas=[0.5]"], "betas"),
+        (["evaluation.samples=1"], "evaluation.samples"),
+        (["evaluation.samples=1000000000000"], "evaluation.samples"),
+        (["evaluation.features=vgg"], "evaluation.features"),
+        (["network.stages=4"], "stages"),
+        (["network.base_size=48"], "base_size"),
+        (["adapters={a: 0, b: 0}"], "a=0"),
+        (["adapters={sizes: {2001-01-01: [1, 1]}}"], "not a plain mapping"),
+        (["method.name=etf"], "eft"),
+        (["method=5"], "method"),
+        (["seed=-1"], "seed"),
+        (["seed=!!python/object/apply:os.system ['true']"], "not plain YAML"),
+        (["seed=[" + "[" * 3000], "not plain YAML"),
+        (["log_with=[nothing]"], "log_with"),
+        (["=5"], "expected key=value"),
+        (["training.steps"], "expected key=value"),
+        (["training.steps.x=1"], "has no keys"),
+        (["training.steps+=1"], "not a list"),
+        (["out=run/\x01"], "not plain YAML"),
+        ([f"out={'x' * 300}"], "cannot be written"),
+        (["--config", "x.yaml", "--resume", "run"], "not allowed with"),
+        (["--frobnicate"], "unrecognized"),
+    ],
+)
+def test_a_mistake_in_a_word_is_refused(call, words, message):
+    call.train(message, *words)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"tasks: [", "not plain YAML"),
+        (b"- a\n- b\n", "a mapping"),
+        (b"5: 6\n", "a mapping"),
+        (b"\xff\xfe\x00", "cannot be read as text"),
+        (b"seed: !!python/name:os.system\n", "not plain YAML"),
+        (b"seed: !mine 5\n", "not plain YAML"),
+        (b"seed: \x00\n", "not plain YAML"),
+        (LAUGHS.encode(), "alias *a is not allowed"),
+        (b"a: &a [*a]\n", "alias *a is not allowed"),
+        (b"extends: x.yaml\n", "extends itself"),
+        (b"extends: missing.yaml\n", "no such config file"),
+        (b"extends: [a, b]\n", "no such config file"),
+        (b"{}\n", "tasks is missing"),
+        (b"tasks: [{name: a, data: 'shapes:discs'}]\nsede: 1\n", "did you mean seed"),
+        (b"tasks: [{name: a, data: 'shapes:discs', ../x: 1}]\n", "unknown key"),
+    ],
+)
+def test_a_broken_config_file_is_refused(call, content, message):
+    (call.place / "x.yaml").write_bytes(content)
+    call.refuses(message, "train_gan.py", "--config", "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--config", "missing.yaml"], "no such config file"),
+        (["--config", "."], "no such config file"),
+        (["--config", "x" * 300], "x" * 300),
+        (["--resume", "missing"], "no run there to continue"),
+        (["--resume"], "expected one argument"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(call, words, message):
+    call.refuses(message, "train_gan.py", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["sample", "missing"], "no run there"),
+        (["sample", "run", "--task", "dogs"], "no task 'dogs'"),
+        (["sample", "run", "--task", "3"], "no task '3'"),
+        (["sample", "run", "--task", "../x"], "no task '../x'"),
+        (["sample", "run", "--n", "0"], "at least one"),
+        (["sample", "run", "--n", "-5"], "at least one"),
+        (["sample", "run", "--truncation", "0"], "positive"),
+        (["sample", "run", "--after", "dogs"], "no task 'dogs'"),
+        (["sample", "run", "--out", "run/config.yaml/x.png"], "cannot write"),
+        (["evaluate", "run", "--features", "random", "--fid-samples", "1"], "at least 2"),
+        (["evaluate", "run", "--features", "random", "--tasks", "dogs"], "no task 'dogs'"),
+        (["evaluate", "run", "--features", "vgg"], "invalid choice"),
+        (["export", "run", "--task", "discs", "--out", "x.onnx"], "NAME.pt2"),
+        (["report", "missing"], "no run folder"),
+        (["report", "run", "--out", "x.pdf"], "HTML"),
+        (["info", "missing"], "no run there"),
+        (["growth", "--model", "resnet1"], "resnet1"),
+        (["growth", "--a", "-1"], "a=-1"),
+        (["dance"], "invalid choice"),
+    ],
+)
+def test_a_mistake_in_a_command_is_refused(call, run, words, message):
+    call.refuses(message, "eftgan", *words)

@@ -1,0 +1,73 @@
+"""Two processes: one dies, the other stops soon, and the same command goes on to the same bits."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from faults import Plan
+from harness import TRAIN, UNDISTURBED, Ended, differences, everything
+
+from eftgan.tensors import read_tensors
+
+SITE = Path(__file__).parent / "site"
+TWO = [*TRAIN[:-2], "training.batch=2", "training.accumulation=2", "evaluation.features=none", *TRAIN[-1:]]
+
+
+def torchrun(command: list[str], cwd: Path, plan: Plan = UNDISTURBED) -> Ended:
+    """Run under torchrun with two processes; the plan reaches the process of its rank."""
+    extra = {"PYTHONPATH": str(SITE), **plan.environment()}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2"]
+    launcher += ["--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0"]
+    ended = subprocess.run(
+        [*launcher, *command], cwd=cwd, env={**os.environ, "OMP_NUM_THREADS": "1", **extra},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(server, tmp_path_factory) -> dict[str, str]:
+    place = tmp_path_factory.mktemp("two")
+    ended = server.run([str(Path(__file__).parent / "ranks.py"), *TWO[1:]], place, processes=2)
+    assert ended.code == 0, ended.err
+    held = [line for line in ended.out.splitlines() if line.startswith("holds ")]
+    assert len(held) == 2
+    assert held[0] == held[1], "both processes end with the same weights and statistics"
+    state, _ = read_tensors(sorted(place.glob("run/state/*"))[-2])
+    steps = {int(tensor) for key, tensor in state.items() if key.endswith("/step")}
+    assert steps == {2}, "two optimizer steps of two batches each"
+    return everything(place)
+
+
+def assert_dies_and_continues(server, undisturbed: dict[str, str], place: Path, plan: Plan) -> None:
+    started = time.monotonic()
+    ended = torchrun(TWO, place, plan)
+    assert ended.code != 0
+    assert "Signal 9 (SIGKILL)" in ended.err, ended.err
+    assert time.monotonic() - started < 60 + 30  # of which a loaded machine needs half to import torch
+    again = server.run(TWO, place, processes=2)
+    assert again.code == 0, again.err
+    named = ("run/run.json", "run/report.html", "run/report.md")  # they name the program that was started
+    assert [name for name in differences(place, undisturbed) if name not in named] == []
+
+
+def test_one_rank_killed_and_run_again_gives_the_same_files(server, undisturbed, tmp_path):
+    assert_dies_and_continues(server, undisturbed, tmp_path, Plan(9, rank="1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rank", "at"), [("0", 4), ("0", 40), ("0", 77), ("1", 0), ("1", 5), ("1", 11)])
+def test_any_rank_killed_and_run_again_gives_the_same_files(server, undisturbed, tmp_path, rank, at):
+    assert_dies_and_continues(server, undisturbed, tmp_path, Plan(at, rank=rank))
+
+
+@pytest.mark.slow
+def test_a_mistake_is_told_by_name_and_nothing_is_written(tmp_path):
+    ended = torchrun([*TWO, "tasks.0.data=nowhere.lmdb"], tmp_path)
+    assert ended.code != 0
+    assert "error: no LMDB at" in ended.err
+    assert "in process 1: no LMDB at" in ended.err
+    assert list(tmp_path.iterdir()) == []

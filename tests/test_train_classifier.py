@@ -1,0 +1,169 @@
+"""train_classifier.py from config to report, its run folder, and what it says about bad input."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from eftgan.classifier_experiment import ClassifierExperiment
+from eftgan.classifier_runs import ClassifierRun, train_classifier
+from eftgan.config import apply_override, build, load
+from eftgan.data.labelled import LabelledImages
+from eftgan.data.shapes import LabelledShapes
+from eftgan.errors import UserError
+from eftgan.evaluation.accuracy import CIL, TASK, TIL, accuracy_matrix
+from eftgan.models import build_classifier
+from eftgan.scores import read_scores
+from eftgan.tensors import write_tensors
+from eftgan.training.classifier import check_head
+
+ROOT = Path(__file__).resolve().parent.parent
+TINY = [
+    "sources=[{name: shapes/3, data: 'shapes:6'}]",
+    "limit=60",
+    "network={name: resnet8, size: 16}",
+    "adapters={a: 4, b: 0}",
+    "training={batch: 10, first: {epochs: 1, learning_rate: 0.05}, log_every_steps: 2}",
+]
+
+
+@pytest.fixture
+def tiny_classes(tmp_path):
+    """Make a tiny three-task experiment; words override its keys."""
+
+    def make(*words: str, out: str = "run") -> ClassifierExperiment:
+        data: dict = {"out": str(tmp_path / out)}
+        for word in (*TINY, *words):
+            apply_override(data, word)
+        return build(ClassifierExperiment, data)
+
+    return make
+
+
+def enter(monkeypatch, *words: str) -> int:
+    """Run the program in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["train_classifier.py", *words])
+    try:
+        runpy.run_path(str(ROOT / "train_classifier.py"), run_name="__main__")
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "configs" / "classifier").glob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_configs_read_and_build(config):
+    experiment = load(ClassifierExperiment, config)
+    assert experiment.task_names
+    with torch.device("meta"):
+        build_classifier(experiment.network.name, 2)
+    assert experiment.out == f"runs/{config.stem}" or config.stem == "shapes"
+
+
+def test_a_run_is_scored_reported_and_read_back(tiny_classes):
+    run = train_classifier(tiny_classes(), "test")
+    scores = read_scores(run.folder.scores)
+    assert {score.metric for score in scores} == {TIL, CIL, TASK, "growth", "seconds"}
+    cells = {(after, on) for after in range(3) for on in range(after + 1)}
+    for metric in (TIL, CIL, TASK):
+        assert set(accuracy_matrix(scores, run.tasks, metric)) == cells
+    matrix = accuracy_matrix(scores, run.tasks, TIL)
+    assert matrix[0, 0] == matrix[1, 0] == matrix[2, 0]
+    carried = {(s.trained_through, s.tested_on): s.details["carried"] for s in scores if s.metric == TIL}
+    assert carried == {(i, j): i != j for i, j in carried}
+    assert run.folder.report.is_file()
+    assert "accuracy-CIL" in run.summary()
+    assert ClassifierRun(run.folder.path).classifier(1).training is False
+
+
+def test_a_finished_run_takes_further_tasks_and_repeats_nothing(tiny_classes):
+    first = train_classifier(tiny_classes("sources.0.take=2"), "test")
+    before = first.folder.scores.read_text()
+    train_classifier(tiny_classes("sources.0.take=2"), "test")
+    assert first.folder.scores.read_text() == before
+    more = train_classifier(tiny_classes(), "test")
+    assert more.folder.scores.read_text().startswith(before)
+    whole = train_classifier(tiny_classes(out="whole"), "test")
+    for index, task in enumerate(whole.tasks):
+        files = [run.folder.task_file(index, task).read_bytes() for run in (more, whole)]
+        assert files[0] == files[1]
+    with pytest.raises(UserError, match=r"this run has 3 tasks, the config 2"):
+        train_classifier(tiny_classes("sources.0.take=2"), "test")
+    with pytest.raises(UserError, match=r"training.batch=10, now it is 5"):
+        train_classifier(tiny_classes("training.batch=5"), "test")
+
+
+def test_methods_that_change_all_weights_are_read_back_as_they_were(tiny_classes):
+    run = train_classifier(tiny_classes("method={name: finetune}"), "test")
+    scores = read_scores(run.folder.scores)
+    assert not any(score.details["carried"] for score in scores if score.metric == TIL)
+    early, late = (run.classifier(after).state_dict() for after in (0, 2))
+    assert not torch.equal(early["stem.0.weight"], late["stem.0.weight"])
+    growths = [score for score in scores if score.metric == "growth"]
+    assert [score.value for score in growths] == [0.0] * 3
+
+
+def test_a_pretrained_base_is_frozen_from_the_first_task(tiny_classes, tmp_path):
+    torch.manual_seed(1)
+    weights = build_classifier("resnet8", 7).state_dict()
+    write_tensors(tmp_path / "base.safetensors", weights, {})
+    words = [
+        f"network.weights={tmp_path / 'base.safetensors'}",
+        "method={name: eft, base: pretrained}",
+        "sources.0.take=1",
+    ]
+    run = train_classifier(tiny_classes(*words), "test")
+    theta = run.classifier(0).state_dict()
+    assert torch.equal(theta["stem.0.layer.weight"], weights["stem.0.weight"])
+    with pytest.raises(UserError, match=r"needs network.weights"):
+        tiny_classes("method={name: eft, base: pretrained}")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("sources=[{name: shapes/4, data: 'shapes:6'}]", "6 classes do not divide into 4 tasks"),
+        ("sources=[{name: shapes-7/3, data: 'shapes:6'}]", "speaks of 7 classes"),
+        ("sources=[]", "name at least one"),
+        ("network.name=resnet19", "did you mean"),
+        ("training.batch=64", "fewer than one step"),
+        ("method.name=mergan", "mergan is for a gan, not for a classifier"),
+        ("training.first.epoch=3", "did you mean training.first.epochs"),
+        ("method={name: eft, margin: {form: l2, statistics: stored}}", "needs statistics: live"),
+    ],
+)
+def test_bad_input_is_named_and_exits_with_2(monkeypatch, capsys, tmp_path, word, message):
+    assert enter(monkeypatch, *(f"out={tmp_path / 'run'}", *TINY, word)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_class_without_test_images_is_named(tiny_classes, monkeypatch):
+    def without_first(self, classes):
+        found = of_classes(self, classes)
+        return found.subset(torch.nonzero(found.targets > 0).flatten())
+
+    of_classes = LabelledImages.of_classes
+    monkeypatch.setattr(LabelledImages, "of_classes", without_first)
+    with pytest.raises(UserError, match=r"task shapes-1: class '.*' has no training images"):
+        train_classifier(tiny_classes(), "test")
+
+
+def test_a_head_of_the_wrong_size_is_named(tiny_classes):
+    run = train_classifier(tiny_classes("sources.0.take=1"), "test")
+    run.labelled[0].classes.append("one more")
+    with pytest.raises(UserError, match="head has 2 outputs, the data 3 classes"):
+        check_head(run.classifier(0), run.labelled[0])
+
+
+def test_data_that_changed_under_a_run_is_refused(tiny_classes, monkeypatch):
+    train_classifier(tiny_classes("sources.0.take=1"), "test")
+    others = [7, 3, 9, 1, 2, 0]
+    monkeypatch.setattr("eftgan.data.labelled.LabelledShapes", lambda classes, **given: LabelledShapes(others, **given))
+    with pytest.raises(UserError, match=r"task shapes-1 has the classes .*, the data has"):
+        train_classifier(tiny_classes(), "test")
+
+
+def test_the_program_trains_the_given_config(monkeypatch, capsys, tmp_path):
+    assert enter(monkeypatch, f"out={tmp_path / 'run'}", *TINY, "sources.0.take=1") == 0
+    assert "1 tasks trained: shapes-1" in capsys.readouterr().out
