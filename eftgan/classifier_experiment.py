@@ -39,6 +39,13 @@ class NetworkConfig:
 
 
 @dataclass(frozen=True)
+class ClassifierAdapters(Adapters):
+    """The same transformations, with the paper's group sizes for ResNet-18."""
+
+    a: Annotated[int, Field(ge=0), Doc("group size of the 3x3 convolution; 0 leaves it out")] = 8
+
+
+@dataclass(frozen=True)
 class ClassifierExperiment:
     """A classifier trained on one set of classes after another."""
 
@@ -49,7 +56,7 @@ class ClassifierExperiment:
     limit: Annotated[Count | None, Doc("use that many images of every source's train and test part")] = None
     network: Annotated[NetworkConfig, Doc("the classifier")] = field(default_factory=NetworkConfig)
     pixels: Annotated[Pixels, Doc("normalisation of the images")] = field(default_factory=Pixels)
-    adapters: Annotated[Adapters, Doc("EFT transformations")] = field(default_factory=lambda: Adapters(8, 16))
+    adapters: Annotated[ClassifierAdapters, Doc("EFT transformations")] = field(default_factory=ClassifierAdapters)
     method: Annotated[AnyMethod, Doc("the continual-learning method")] = field(default_factory=Eft)
     training: Annotated[ClassifierTraining, Doc("epochs, batches, SGD")] = field(default_factory=ClassifierTraining)
     log_with: Annotated[list[str], Doc("Accelerate's trackers, e.g. [tensorboard]")] = field(default_factory=list)

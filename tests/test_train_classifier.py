@@ -164,6 +164,14 @@ def test_data_that_changed_under_a_run_is_refused(tiny_classes, monkeypatch):
         train_classifier(tiny_classes(), "test")
 
 
+def test_help_explains_every_key(monkeypatch, capsys):
+    assert enter(monkeypatch, "--help") == 0
+    shown = capsys.readouterr().out
+    keys = ("sources", "training.first.milestones", "method[eft].margin.delta", "method[si].damping")
+    for key in (*keys, "adapters.a: int = 8"):
+        assert key in shown
+
+
 def test_the_program_trains_the_given_config(monkeypatch, capsys, tmp_path):
     assert enter(monkeypatch, f"out={tmp_path / 'run'}", *TINY, "sources.0.take=1") == 0
     assert "1 tasks trained: shapes-1" in capsys.readouterr().out

@@ -57,18 +57,16 @@ class ClassifierTraining:
     momentum: Annotated[Share, Doc("of SGD")] = 0.9
     selection: Annotated[
         Literal["last", "val", "test"],
-        Doc(
-            "last: the last epoch; val: the best on 10 % held out, then all images for as long; test: best on test"
-        ),
+        Doc("last: the last epoch; val: the best on 10 % held out, then all images for as long; test: best on test"),
     ] = "last"
     augment: Annotated[bool, Doc("random crops of the padded image and flips")] = True
     padding: Annotated[int, Field(ge=0), Doc("zeros around an image before it is cropped")] = 4
     mixed_precision: Annotated[Literal["no", "fp16", "bf16"], Doc("where the device has it")] = "no"
     workers: Annotated[int, Field(ge=0, le=64), Doc("loader processes")] = 0
     log_every_steps: Annotated[Count, Doc("how often the loss is shown and sent to the trackers")] = 10
-    save_every_steps: Annotated[
-        int, Field(ge=0), Doc("how often the resume state is written; 0: after tasks only")
-    ] = 500
+    save_every_steps: Annotated[int, Field(ge=0), Doc("how often the resume state is written; 0: after tasks only")] = (
+        500
+    )
 
 
 @dataclass
@@ -309,9 +307,7 @@ class ClassifierTrainer:
 
     def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
         """The resume state, in the midst of a task (with its optimizer) or after one."""
-        figures = (
-            (f"{task}/{key}", value) for task, record in self.records.items() for key, value in record.items()
-        )
+        figures = ((f"{task}/{key}", value) for task, record in self.records.items() for key, value in record.items())
         further = {"record": {key: torch.tensor(value, dtype=torch.float64) for key, value in figures}}
         if optimizer and self.options.selection != "last":
             further["best"] = self._best.state_dict()

@@ -8,11 +8,10 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
-from accelerate import Accelerator
 from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -27,27 +26,21 @@ from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
 from eftgan.methods import Batch, Method, Probe
-from eftgan.methods.base import seen_tasks
 from eftgan.progress import progress_bar
-from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
-    Progress,
     RunFolder,
     below,
     restore_networks,
     restore_optimizers,
-    save_training,
-    write_task,
 )
 from eftgan.training.diffaugment import diff_augment
 from eftgan.training.ema import Ema
 from eftgan.training.gan_probe import gan_probe
 from eftgan.training.losses import colour_consistency, discriminator_loss, generator_loss
 from eftgan.training.sampling import evaluating, fixed_noise
-from eftgan.training.stopping import Stopped, StopSignal
+from eftgan.training.trainer import Trainer
 
 GENERATOR = "generator"
-Optimizers = dict[str, torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
@@ -63,17 +56,13 @@ class GanTraining:
     accumulation: Annotated[Count, Doc("batches per optimizer step")] = 1
     mixed_precision: Annotated[Literal["no", "fp16", "bf16"], Doc("where the device has it")] = "no"
     sync_batchnorm: Annotated[bool, Doc("BatchNorm over the batches of all processes (GPUs only)")] = False
-    diffaugment: Annotated[
-        tuple[Literal["color", "translation", "cutout"], ...], Doc("augmentations; [] is off")
-    ] = ()
+    diffaugment: Annotated[tuple[Literal["color", "translation", "cutout"], ...], Doc("augmentations; [] is off")] = ()
     workers: Annotated[int, Field(ge=0, le=64), Doc("loader processes")] = 0
     log_every_steps: Annotated[Count, Doc("how often losses are shown and sent to the trackers")] = 10
-    snapshot_every_steps: Annotated[
-        int, Field(ge=0), Doc("how often sample grids are drawn; 0: at the end only")
-    ] = 0
-    save_every_steps: Annotated[
-        int, Field(ge=0), Doc("how often the resume state is written; 0: after tasks only")
-    ] = 500
+    snapshot_every_steps: Annotated[int, Field(ge=0), Doc("how often sample grids are drawn; 0: at the end only")] = 0
+    save_every_steps: Annotated[int, Field(ge=0), Doc("how often the resume state is written; 0: after tasks only")] = (
+        500
+    )
 
 
 @dataclass(frozen=True)
@@ -86,21 +75,15 @@ class GanTask:
     init: str | None = None
 
 
-@dataclass
-class GanTrainer:
-    """Trains a generator and its discriminators on one task after another."""
+@dataclass(kw_only=True)
+class GanTrainer(Trainer):
+    """Trains "generator" and its discriminators ("discriminator32" and so on, coarse to fine)."""
 
-    accelerator: Accelerator
-    networks: dict[str, nn.Module]  # "generator", then "discriminator32" and so on, coarse to fine
-    method: Method
     options: GanTraining
     sizes: list[int]
     z_dim: int
-    seed: int
-    folder: RunFolder
     start: RunFolder | None = None  # a run whose first task is taken over
-    after_task: Callable[[int], None] = lambda index: None
-    progress: Progress = field(default_factory=Progress)
+    ema: Ema | None = None  # of the task in training
 
     @property
     def discriminators(self) -> list[str]:
@@ -108,34 +91,18 @@ class GanTrainer:
 
     def run(self, tasks: list[GanTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
-        self.progress, resumed = restore_networks(self.folder, self.networks, self.method)
-        self._check_progress(tasks)
-        for network in self.networks.values():
-            network.to(self.accelerator.device)
-        with StopSignal(self.accelerator) as self._stop:
-            for index, task in enumerate(tasks):
-                if index == self.progress.task:
-                    if self.start and index == 0 and resumed is None:
-                        self._take_over_first_task(task)
-                    else:
-                        self._train_task(index, task, resumed)
-                with self._stop.at_once(f"stopped after task {task.name!r}; its files are whole"):
-                    self.after_task(index)
+        names = [task.name for task in tasks]
+        resumed = self.restore(names)
+        if self.progress.step and self.progress.step >= tasks[self.progress.task].steps:
+            raise UserError(f"{self.folder.path / 'state'}: stands beyond the task's last step; was it shortened?")
 
-    def _check_progress(self, tasks: list[GanTask]) -> None:
-        """Refuse a state that these tasks did not lead to."""
-        done, step = self.progress.task, self.progress.step
-        seen, names = seen_tasks(self.networks), [task.name for task in tasks]
-        begun = done + (step > 0)
-        if len(seen) != begun or seen != names[:begun] or (step > 0 and step >= tasks[done].steps):
-            raise UserError(
-                f"{self.folder.path / 'state'}: the resume state stands at step {step} after {done} tasks and "
-                f"knows {', '.join(seen) or 'no task'}; these tasks and steps do not lead there. Was config.yaml "
-                "changed?"
-            )
-        for path in (self.folder.task_file(index, name) for index, name in enumerate(names[:done])):
-            if not path.is_file():
-                raise UserError(f"{path} is missing, though the task is done; put it back, or remove the run folder")
+        def train_task(index: int) -> None:
+            if self.start and index == 0 and resumed is None:
+                self._take_over_first_task(tasks[0])
+            else:
+                self._train_task(index, tasks[index], resumed)
+
+        self.run_tasks(names, train_task)
 
     def _train_task(self, index: int, task: GanTask, resumed: dict[str, Tensor] | None) -> None:
         fresh = self.progress.step == 0
@@ -148,16 +115,17 @@ class GanTrainer:
         trainable = self.method.trainable(self.networks, task.name)
         # Listed once: a walk over all tasks' parameters at every step would cost more with every task.
         self._discriminating = [p for role in self.discriminators for p in trainable[role]]
-        frozen = tensors_digest(self.method.frozen(self.networks, task.name))
-        ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
-        optimizers = {role: self._optimizer(parameters) for role, parameters in trainable.items()}
+        frozen = self.frozen_digest(task.name)
+        self.ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
+        self.optimizers = {role: self._optimizer(parameters) for role, parameters in trainable.items()}
         if not fresh:
-            ema.load_state_dict(below("ema", resumed))
-            restore_optimizers(optimizers, self.networks, resumed)
-        self._train_steps(task, ema, optimizers)
-        ema.become()
-        self._agree_on_buffers()
-        self._finish_task(index, task, frozen)
+            self.ema.load_state_dict(below("ema", resumed))
+            restore_optimizers(self.optimizers, self.networks, resumed)
+        self._train_steps(task)
+        self.ema.become()
+        self.ema = None
+        self.agree_on_buffers()
+        self.finish_task(index, task.name, frozen, self._probe(task))
 
     def _take_over_first_task(self, task: GanTask) -> None:
         """Begin with the finished first task of another run, as if it had been trained here."""
@@ -166,19 +134,13 @@ class GanTrainer:
             network.to(self.accelerator.device)
             select_task(network, task.name)
         self.method.trainable(self.networks, task.name)
-        self._finish_task(0, task, tensors_digest(self.method.frozen(self.networks, task.name)))
+        self.finish_task(0, task.name, self.frozen_digest(task.name), self._probe(task))
 
-    def _finish_task(self, index: int, task: GanTask, frozen: str) -> None:
-        self.method.end_task(self.networks, task.name, self._probe(task))
-        self._verify(task.name, frozen)
-        self.progress = Progress(index + 1, 0, self.progress.total, self.progress.seconds)
-        if self.accelerator.is_main_process:
-            write_task(self.folder, index, task.name, self.networks, self.method)
-            self._save(None, {})
-        self.accelerator.wait_for_everyone()
+    def further_state(self) -> dict[str, dict[str, Tensor]]:
+        return {"ema": self.ema.state_dict()} if self.ema else {}
 
-    def _train_steps(self, task: GanTask, ema: Ema, optimizers: Optimizers) -> None:
-        networks, stepping = self._prepare(optimizers)
+    def _train_steps(self, task: GanTask) -> None:
+        networks, stepping = self._prepare()
         accelerator, progress = self.accelerator, self.progress
         bar = progress_bar(
             total=task.steps, initial=progress.step, desc=task.name, unit="step", show=accelerator.is_main_process
@@ -192,11 +154,11 @@ class GanTrainer:
                     losses = self._micro_step(task.name, micro, images, networks, stepping)
                 healthy &= torch.stack(list(losses.values())).isfinite().all()
                 if accelerator.sync_gradients:
-                    ema.update()
+                    self.ema.update()
                     progress.step, progress.total = progress.step + 1, progress.total + 1
                     progress.seconds = time.monotonic() - started
                     bar.update()
-                    self._after_step(task, ema, optimizers, losses, healthy, bar)
+                    self._after_step(task, losses, healthy, bar)
         accelerator.free_memory()
 
     def _micro_step(
@@ -257,7 +219,7 @@ class GanTrainer:
     def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, self.options.learning_rate, tuple(self.options.betas))
 
-    def _prepare(self, optimizers: Optimizers) -> tuple[dict[str, nn.Module], dict[str, Any]]:
+    def _prepare(self) -> tuple[dict[str, nn.Module], dict[str, Any]]:
         """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks."""
         if self.options.sync_batchnorm and self.accelerator.num_processes > 1:
             if self.accelerator.device.type == "cpu":
@@ -265,7 +227,7 @@ class GanTrainer:
             for role, network in self.networks.items():
                 self.networks[role] = nn.SyncBatchNorm.convert_sync_batchnorm(network)
         roles = list(self.networks)
-        prepared = self.accelerator.prepare(*self.networks.values(), *(optimizers[role] for role in roles))
+        prepared = self.accelerator.prepare(*self.networks.values(), *(self.optimizers[role] for role in roles))
         networks, stepping = prepared[: len(roles)], prepared[len(roles) :]
         return dict(zip(roles, networks, strict=True)), dict(zip(roles, stepping, strict=True))
 
@@ -281,65 +243,27 @@ class GanTrainer:
         for batch in DataLoader(task.images, batch_sampler=sampler, num_workers=options.workers):
             yield batch[0] if isinstance(batch, (list, tuple)) else batch
 
-    @torch.no_grad()
-    def _agree_on_buffers(self) -> None:
-        """Running statistics followed each process's own batches; all take those of the first."""
-        if self.accelerator.num_processes > 1:
-            for network in self.networks.values():
-                for buffer in network.buffers():
-                    torch.distributed.broadcast(buffer, 0)
-
     def _probe(self, task: GanTask) -> Probe:
-        return gan_probe(
-            self.networks, task.images, task.name, self.seed, self.sizes, self.z_dim, self._generator_loss
-        )
+        return gan_probe(self.networks, task.images, task.name, self.seed, self.sizes, self.z_dim, self._generator_loss)
 
-    def _verify(self, task: str, before: str) -> None:
-        """The promise itself: whatever the method calls frozen is bit-identical to what it was."""
-        if tensors_digest(self.method.frozen(self.networks, task)) != before:
-            raise RuntimeError(
-                f"training task {task!r} changed weights that must stay frozen (shared weights or earlier tasks); "
-                f"its file was not written, and the last good state is in {self.folder.path / 'state'}"
-            )
-
-    def _save(self, ema: Ema | None, optimizers: Optimizers) -> None:
-        further = {"ema": ema.state_dict()} if ema else {}
-        save_training(self.folder, self.progress, self.networks, self.method, optimizers, further)
-
-    def _after_step(
-        self, task: GanTask, ema: Ema, optimizers: Optimizers, losses: dict[str, Tensor], healthy: Tensor, bar: tqdm
-    ) -> None:
+    def _after_step(self, task: GanTask, losses: dict[str, Tensor], healthy: Tensor, bar: tqdm) -> None:
         """Log, draw, save, stop: whatever is due."""
-        step, options = self.progress.step, self.options
-        last, stop = step == task.steps, self._stop.requested()
-        due = {
-            "log": options.log_every_steps,
-            "snapshot": options.snapshot_every_steps,
-            "save": options.save_every_steps,
-        }
-        due = {what for what, every in due.items() if every and step % every == 0}
-        if (due - {"snapshot"} or last or stop) and not healthy:
-            raise UserError(
-                f"task {task.name!r}: a loss became infinite or NaN by step {step}; the last good state is kept in "
-                f"{self.folder.path / 'state'}. Lower training.learning_rate or the method's strength and run again"
-            )
-        if "log" in due or last:
-            values = {f"{task.name}/{role}": float(loss) for role, loss in losses.items()}
-            bar.set_postfix({role[0].upper(): f"{float(loss):.2f}" for role, loss in losses.items()}, refresh=False)
-            self.accelerator.log(values, step=self.progress.total)
-        if "snapshot" in due and self.accelerator.is_main_process:
-            self._draw_progress(task, ema)
-        if ("save" in due or stop) and not last:
-            if self.accelerator.is_main_process:
-                self._save(ema, optimizers)
-            self.accelerator.wait_for_everyone()
-        if stop and not last:
-            raise Stopped(f"stopped in task {task.name!r} at step {step} of {task.steps}; the state is saved")
+        options = self.options
+        if self.due(options.log_every_steps) or self.progress.step == task.steps:
+            if not healthy:
+                self.refuse_ill_health(task.name)
+            values = {role: float(loss) for role, loss in losses.items()}
+            shown = {role.replace("generator", "G").replace("discriminator", "D"): v for role, v in values.items()}
+            bar.set_postfix({role: f"{value:.2f}" for role, value in shown.items()}, refresh=False)
+            self.accelerator.log({f"{task.name}/{role}": v for role, v in values.items()}, step=self.progress.total)
+        if self.due(options.snapshot_every_steps) and self.accelerator.is_main_process:
+            self._draw_progress(task)
+        self.save_or_stop(task.name, task.steps, options.save_every_steps, healthy)
 
     @torch.no_grad()
-    def _draw_progress(self, task: GanTask, ema: Ema) -> None:
+    def _draw_progress(self, task: GanTask) -> None:
         generator = self.networks[GENERATOR]
-        with ema.applied(), evaluating(generator):
+        with self.ema.applied(), evaluating(generator):
             z = fixed_noise(self.seed, task.name, self.z_dim).to(self.accelerator.device)
             for size, images in zip(self.sizes, generator(z), strict=True):
                 name = f"{task.name}-step-{self.progress.step:06d}-{size}px.png"

@@ -20,9 +20,7 @@ def make_accelerator(
     """Accelerate as the trainers need it, refusing what would go wrong silently."""
     try:
         accelerator = Accelerator(
-            gradient_accumulation_plugin=GradientAccumulationPlugin(
-                num_steps=accumulation, sync_with_dataloader=False
-            ),
+            gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=accumulation, sync_with_dataloader=False),
             cpu=not torch.accelerator.is_available(),  # torchrun without GPUs would run one process otherwise
             mixed_precision=mixed_precision,
             log_with=list(log_with) or None,

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     ([str(ROOT / "train_gan.py"), "tasks.0.name=../x"], "not usable"),
-    (["-m", "eftgan.cli", "sample", "nowhere"], "no run there"),
+    (["-m", "eftgan.cli", "report", "nowhere"], "no run folder"),
     (["-m", "data_prep", "folder", "nowhere", "x.lmdb"], "no folder, tar or zip at"),
 ]
 

@@ -69,10 +69,10 @@ def learn(tmp_path, three_tasks):
     """Train a method on the three tasks (or others) and measure after each."""
 
     def run(
-        method: Method, tasks=None, *, norm=True, epochs=2.0, rate=0.05, milestones=None, out="run", **options
+        method: Method, tasks=None, *, norm=True, epochs=2.0, rate=0.05, milestones=None, out="run", seed=0, **options
     ) -> Learned:
         tasks = tasks or three_tasks
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         network = Tiny(len(tasks[0].classes), norm)
         method.prepare({CLASSIFIER: network}, {CLASSIFIER: AdapterConfig(4, 4, heads=("head",))})
         matrix, logits = {}, []
@@ -90,7 +90,7 @@ def learn(tmp_path, three_tasks):
         training = ClassifierTraining(batch=20, first=schedule, augment=False, **options)
         folder = RunFolder(tmp_path / out)
         trainer = ClassifierTrainer(
-            make_accelerator(folder.path), network, method, training, PIXELS, seed=0, folder=folder,
+            make_accelerator(folder.path), network, method, training, PIXELS, seed=seed, folder=folder,
             after_task=measure,
         )  # fmt: skip
         trainer.run(tasks)

@@ -74,7 +74,7 @@ def test_a_margin_trains_resumes_and_reports_its_activity(learn, monkeypatch, na
     assert parts.trainer.records["shapes-2"]["active-margin"] == whole.trainer.records["shapes-2"]["active-margin"]
 
 
-THOROUGH = {"epochs": 10, "rate": 0.03, "norm": False}
+THOROUGH = {"epochs": 12, "rate": 0.03, "norm": False}
 STRENGTHS = {"lwf": 1.0, "ewc": 300.0, "si": 5.0, "mas": 0.1, "rwalk": 10.0}
 
 

@@ -141,7 +141,7 @@ def test_si_is_the_path_integral_over_the_square_of_the_way():
     assert torch.allclose(si.memory["importance"][CLASSIFIER][NAME], torch.tensor([[1.5 / 1.1, 0.0]]))
     with torch.no_grad():
         networks[CLASSIFIER].body.weight += 0.5
-    assert float(si.penalty(CLASSIFIER, networks, Batch(X))) == pytest.approx(2.0 * 1.5 / 1.1 * 0.25)
+    assert si.penalty(CLASSIFIER, networks, Batch(X)).item() == pytest.approx(2.0 * 1.5 / 1.1 * 0.25)
 
 
 def test_si_takes_the_gradient_of_the_task_without_the_penalty():
@@ -164,7 +164,7 @@ def test_mas_is_the_mean_sensitivity_of_the_squared_output():
     assert torch.allclose(mas.memory["importance"][CLASSIFIER][NAME], expected)
     with torch.no_grad():
         networks[CLASSIFIER].body.weight += 0.5
-    assert float(mas.penalty(CLASSIFIER, networks, Batch(X))) == pytest.approx(2.0 * float(expected.sum()) * 0.25)
+    assert mas.penalty(CLASSIFIER, networks, Batch(X)).item() == pytest.approx(2.0 * float(expected.sum()) * 0.25)
     mas.end_task(networks, "second", probe_of(networks))
     assert (mas.memory["importance"][CLASSIFIER][NAME] > expected).all()  # added up
 

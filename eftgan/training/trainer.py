@@ -1,0 +1,119 @@
+"""What training has in common, whatever is trained: the sequence, the promise, resume states, polite stops."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from eftgan.errors import UserError
+from eftgan.methods import Method, Probe
+from eftgan.methods.base import seen_tasks
+from eftgan.tensors import tensors_digest
+from eftgan.training.checkpoint import Progress, RunFolder, restore_networks, save_training, write_task
+from eftgan.training.stopping import Stopped, StopSignal
+
+
+@dataclass(kw_only=True)
+class Trainer:
+    """Takes networks through a sequence of tasks. Subclasses know what a step is."""
+
+    accelerator: Accelerator
+    networks: dict[str, nn.Module]  # by role
+    method: Method
+    seed: int
+    folder: RunFolder
+    after_task: Callable[[int], None] = lambda index: None
+    progress: Progress = field(default_factory=Progress)
+    optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)  # of the task in training
+
+    def run_tasks(self, names: Sequence[str], train_task: Callable[[int], None]) -> None:
+        """Train every task that is not done yet, and call `after_task` for each one that is."""
+        with StopSignal(self.accelerator) as self._stop:
+            for index, name in enumerate(names):
+                if index == self.progress.task:
+                    train_task(index)
+                with self._stop.at_once(f"stopped after task {name!r}; its files are whole"):
+                    self.after_task(index)
+
+    def restore(self, names: Sequence[str]) -> dict[str, Tensor] | None:
+        """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""
+        self.progress, tensors = restore_networks(self.folder, self.networks, self.method)
+        self._check_state(names)
+        for network in self.networks.values():
+            network.to(self.accelerator.device)
+        return tensors
+
+    def _check_state(self, names: Sequence[str]) -> None:
+        """Refuse a state that these tasks did not lead to."""
+        done, step = self.progress.task, self.progress.step
+        seen = seen_tasks(self.networks)
+        if seen != list(names[: done + (step > 0)]):
+            raise UserError(
+                f"{self.folder.path / 'state'}: the resume state stands at step {step} after {done} tasks and "
+                f"knows {', '.join(seen) or 'no task'}; these tasks do not lead there. Was config.yaml changed?"
+            )
+        for path in (self.folder.task_file(index, name) for index, name in enumerate(names[:done])):
+            if not path.is_file():
+                raise UserError(f"{path} is missing, though the task is done; put it back, or remove the run folder")
+
+    def frozen_digest(self, task: str) -> str:
+        """What must be the same after the task as before it."""
+        return tensors_digest(self.method.frozen(self.networks, task))
+
+    def finish_task(self, index: int, task: str, frozen: str, probe: Probe) -> None:
+        """The method remembers; the promise is checked; only then the task's file and the state are written."""
+        self.method.end_task(self.networks, task, probe)
+        if self.frozen_digest(task) != frozen:
+            raise RuntimeError(
+                f"training task {task!r} changed weights that must stay frozen (shared weights or earlier tasks); "
+                f"its file was not written, and the last good state is in {self.folder.path / 'state'}"
+            )
+        self.progress = Progress(index + 1, 0, self.progress.total, self.progress.seconds)
+        self.optimizers = {}
+        if self.accelerator.is_main_process:
+            write_task(self.folder, index, task, self.networks, self.method)
+        self.save()
+
+    def further_state(self) -> Mapping[str, Mapping[str, Tensor]]:
+        """Tensors beside networks, method and optimizers that training needs to go on, by part."""
+        return {}
+
+    def save(self) -> None:
+        """Write the resume state."""
+        if self.accelerator.is_main_process:
+            further = self.further_state()
+            save_training(self.folder, self.progress, self.networks, self.method, self.optimizers, further)
+        self.accelerator.wait_for_everyone()
+
+    def due(self, every: int) -> bool:
+        """Whether something that happens every so many steps (0: never) happens now."""
+        return bool(every) and self.progress.step % every == 0
+
+    def save_or_stop(self, task: str, last_step: int, every: int, healthy: Tensor) -> None:
+        """After a step: write the state when it is due, and stop if a signal asked for it."""
+        last, stop = self.progress.step == last_step, self._stop.requested()
+        if (last or stop or self.due(every)) and not healthy:
+            self.refuse_ill_health(task)
+        if last or not (stop or self.due(every)):
+            return
+        self.save()
+        if stop:
+            step = self.progress.step
+            raise Stopped(f"stopped in task {task!r} at step {step} of {last_step}; the state is saved")
+
+    def refuse_ill_health(self, task: str) -> None:
+        """A loss is not finite: stop before any state is written."""
+        raise UserError(
+            f"task {task!r}: a loss became infinite or NaN by step {self.progress.step}; the last good state is kept "
+            f"in {self.folder.path / 'state'}. Lower the learning rate or the method's strength and run again"
+        )
+
+    @torch.no_grad()
+    def agree_on_buffers(self) -> None:
+        """Running statistics followed each process's own batches; all take those of the first."""
+        if self.accelerator.num_processes > 1:
+            for network in self.networks.values():
+                for buffer in network.buffers():
+                    torch.distributed.broadcast(buffer, 0)
