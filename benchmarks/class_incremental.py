@@ -28,6 +28,4 @@ def benchmarks() -> Iterator[Ratio]:
                     network(images)
 
         what = "a loop over tasks"
-        yield measure(
-            f"class-incremental prediction, {count} tasks, one pass", together, by_turns, what, 0.7, rounds=7
-        )
+        yield measure(f"class-incremental prediction, {count} tasks, one pass", together, by_turns, what, 0.7, rounds=7)

@@ -1,6 +1,6 @@
 """FID of two folders of images by eftgan and by pytorch-fid's own functions: the figures and the times of both.
 
-    python -m benchmarks.fid_agreement FOLDER_A FOLDER_B
+python -m benchmarks.fid_agreement FOLDER_A FOLDER_B
 """
 
 import argparse
@@ -55,8 +55,8 @@ def main() -> None:
     ended = time.process_time()
     print(f"images: {' and '.join(str(len(mine)) for mine, _ in sides)}")
     print(f"FID: eftgan {distance:.4f}, pytorch-fid {expected:.4f}, difference {abs(distance - expected):.1e}")
-    print(f"time per image, eftgan / pytorch-fid: {statistics.median(ratios):.2f} (CPU time, batches of {BATCH} by turns)")
-    print(f"time of the distance, eftgan / pytorch-fid: {(middle - started) / (ended - middle):.4f}")
+    print(f"CPU time per image, eftgan / pytorch-fid: {statistics.median(ratios):.2f} (batches of {BATCH} by turns)")
+    print(f"CPU time of the distance, eftgan / pytorch-fid: {(middle - started) / (ended - middle):.4f}")
 
 
 if __name__ == "__main__":

@@ -25,8 +25,6 @@ def benchmarks() -> Iterator[Ratio]:
     merged = merge_task(adapted(resnet(), 8, 16, 1, ("head",)), "t1")
     yield _compare("inference, ResNet-18 a8 b16, merged, batch 64", merged, base, images, 1.25)
     merged = merge_task(adapted(generator(), 32, 16, 1), "t1")
-    yield _compare(
-        "inference, StackGAN-v2 64x64 a32 b16, merged, batch 32", merged, folded(generator()), noise, 1.20
-    )
+    yield _compare("inference, StackGAN-v2 64x64 a32 b16, merged, batch 32", merged, folded(generator()), noise, 1.20)
     merged = merge_task(adapted(resnet(), 0, 32, 1, ("head",)), "t1")
     yield _compare("inference, ResNet-18 a0 b32, merged, batch 64", merged, base, images, 1.02)

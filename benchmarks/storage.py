@@ -46,9 +46,7 @@ def _loading(folder: Path, count: int = 2000) -> Ratio:
 
     ours, other = epochs(LmdbImages(folder / "images.lmdb")), epochs(tree)
     what = "torchvision ImageFolder of the same JPEGs"
-    return measure(
-        "64 px images from LMDB, 2 workers", lambda: read(ours), lambda: read(other), what, 0.2, rounds=5
-    )
+    return measure("64 px images from LMDB, 2 workers", lambda: read(ours), lambda: read(other), what, 0.2, rounds=5)
 
 
 def _distance(count: int, goal: float) -> Ratio:

@@ -52,16 +52,12 @@ def benchmarks() -> Iterator[Ratio]:
     whole = classifier_step(full, list(full.parameters()))
     two = adapted(resnet(), 8, 16, 2, ("head",))
     later = classifier_step(two, train_only(two, "t2"))
-    yield measure(
-        "training step, task >= 2, ResNet-18 a8 b16", later, whole, "fine-tuning step without adapters", 0.55
-    )
+    yield measure("training step, task >= 2, ResNet-18 a8 b16", later, whole, "fine-tuning step without adapters", 0.55)
     drawing, judging = generator(), discriminator()
     whole = gan_step(drawing, judging, [list(drawing.parameters()), list(judging.parameters())])
     drawing, judging = adapted(generator(), 32, 16, 2), adapted(discriminator(), 32, 16, 2, ("logits",))
     own = gan_step(drawing, judging, [train_only(drawing, "t2"), train_only(judging, "t2")])
-    yield measure(
-        "training step, task >= 2, StackGAN-v2 64x64", own, whole, "fine-tuning step without adapters", 0.80
-    )
+    yield measure("training step, task >= 2, StackGAN-v2 64x64", own, whole, "fine-tuning step without adapters", 0.80)
     yield _adapters()
     hundred = adapted(resnet(), 8, 16, 100, ("head",))
     many = classifier_step(hundred, train_only(hundred, "t100"))
@@ -84,6 +80,4 @@ def _adapters() -> Ratio:
 
         return step
 
-    return measure(
-        "adapters of StackGAN-v2 a32 b16, fused", run(ours), run(authors), "two group convolutions", 0.75
-    )
+    return measure("adapters of StackGAN-v2 a32 b16, fused", run(ours), run(authors), "two group convolutions", 0.75)

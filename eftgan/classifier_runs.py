@@ -203,7 +203,7 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
 
         trainer = ClassifierTrainer(
             accelerator=accelerator,
-            network=network,
+            networks={CLASSIFIER: network},
             method=experiment.method,
             options=experiment.training,
             pixels=experiment.pixels,

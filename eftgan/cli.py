@@ -89,19 +89,13 @@ def sample(args: argparse.Namespace) -> None:
 def add_evaluate(commands) -> None:
     parser = _command(commands, "evaluate", evaluate, "Measure FID and KID of every seen task after every task.")
     parser.add_argument("run", type=Path)
-    parser.add_argument(
-        "--fid-samples", type=int, default=5000, metavar="N", help="generated images per measurement"
-    )
+    parser.add_argument("--fid-samples", type=int, default=5000, metavar="N", help="generated images per measurement")
     parser.add_argument("--elsewhere", type=int, metavar="N", help="images for cells in between")
     parser.add_argument("--tasks", nargs="+", help="only these tasks")
     parser.add_argument("--after", nargs="+", help="only as it was after these tasks")
-    parser.add_argument(
-        "--features", choices=("inception", "random"), default="inception", help="random is not FID"
-    )
+    parser.add_argument("--features", choices=("inception", "random"), default="inception", help="random is not FID")
     parser.add_argument("--weights", type=Path, help="Inception weights (default: searched for, see README)")
-    parser.add_argument(
-        "--cache", type=Path, help="statistics of real images (default: .statistics beside the run)"
-    )
+    parser.add_argument("--cache", type=Path, help="statistics of real images (default: .statistics beside the run)")
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -155,9 +149,7 @@ def add_fid(commands) -> None:
     parser = _command(commands, "fid", fid, "Compare two folders of images: FID and KID.")
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
-    parser.add_argument(
-        "--features", choices=("inception", "random"), default="inception", help="random is not FID"
-    )
+    parser.add_argument("--features", choices=("inception", "random"), default="inception", help="random is not FID")
     parser.add_argument("--weights", type=Path, help="Inception weights (default: searched for, see README)")
 
 

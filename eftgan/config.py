@@ -100,9 +100,7 @@ def apply_override(data: Data, word: str) -> None:
         if not isinstance(before, list):
             raise UserError(f"{word!r}: {'.'.join(keys)} is not a list; use = to set it")
         place[last] = before + [
-            new
-            for new in (value if isinstance(value, list) else [value])
-            if not any(_has(old, new) for old in before)
+            new for new in (value if isinstance(value, list) else [value]) if not any(_has(old, new) for old in before)
         ]
     else:
         place[last] = value

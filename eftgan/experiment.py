@@ -67,9 +67,7 @@ class Adapters:
     )
 
     def config(self, heads: Sequence[str] = ()) -> AdapterConfig:
-        return AdapterConfig(
-            self.a, self.b, self.mode, self.bias, tuple(heads), tuple(self.exclude), dict(self.sizes)
-        )
+        return AdapterConfig(self.a, self.b, self.mode, self.bias, tuple(heads), tuple(self.exclude), dict(self.sizes))
 
 
 @dataclass(frozen=True)
@@ -197,14 +195,10 @@ def refuse_other_experiment(before: Any, now: Any, folder: RunFolder) -> None:
     old, new = _flat(plain(before)), _flat(plain(now))
     length = len(before.tasks)
     if len(now.tasks) < length:
-        raise UserError(
-            f"{folder.path}: this run has {length} tasks, the config {len(now.tasks)}; choose another out="
-        )
+        raise UserError(f"{folder.path}: this run has {length} tasks, the config {len(now.tasks)}; choose another out=")
     for key in {**old, **new}:
         top, *place = key.split(".")
-        further = top in ("tasks", "sources") and (
-            int(place[0]) >= len(getattr(before, top)) or place[-1] == "take"
-        )
+        further = top in ("tasks", "sources") and (int(place[0]) >= len(getattr(before, top)) or place[-1] == "take")
         if old.get(key) != new.get(key) and not further and not key.startswith(FREE_KEYS):
             raise UserError(
                 f"{folder.path}: holds a run with {key}={json.dumps(old.get(key))}, now it is "

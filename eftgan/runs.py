@@ -62,9 +62,7 @@ class GanRun:
             read_task(self.folder, index, name, GENERATOR, generator)
         return generator.eval()
 
-    def sample(
-        self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None
-    ) -> Tensor:
+    def sample(self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None) -> Tensor:
         """`count` finest images of a task (uint8), the same for the same seed."""
         z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
         if truncation is not None:

@@ -70,14 +70,14 @@ class RunScorer:
         missing = [i for i in wanted if not self._find(known, through, i)]
         if not missing:
             return []
-        generator, made = self.run.generator(through), []
+        generator, made, written = self.run.generator(through), [], 0
         for tested in missing:
             weights = tensors_digest({**shared_state(generator), **task_state(generator, names[tested])})
-            scores = self._carry_over(known, through, tested, weights) or self._measure(
-                generator, through, tested, weights
-            )
-            append_scores(self.run.folder.scores, scores)
-            made += scores
+            carried = self._carry_over(known, through, tested, weights)
+            made += carried or self._measure(generator, through, tested, weights)
+            if not carried or tested == missing[-1]:  # carried lines cost nothing and wait for one that did
+                append_scores(self.run.folder.scores, made[written:])
+                written = len(made)
         return made
 
     def samples_for(self, through: int, tested: int) -> int:

@@ -82,9 +82,7 @@ def test_exported_programs_draw_what_the_run_draws(run, tmp_path):
         "assert torch.allclose(out, case['wanted'], atol=1e-5);"
         "assert not any(name.startswith('eftgan') for name in sys.modules)"
     )
-    subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "checks.pt2"), str(tmp_path / "case.pt")], check=True
-    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "checks.pt2"), str(tmp_path / "case.pt")], check=True)
 
 
 def test_evaluation_measures_every_cell_once_and_carries_unchanged_tasks_over(run, capsys):

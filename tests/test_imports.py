@@ -16,7 +16,7 @@ LIBRARY = LEAVES | {"adapters", "models", "data", "methods"}
 PARTS = LIBRARY | {"training", "evaluation", "reports"}
 # The modules above the parts: each may import those of the rows before it.
 ABOVE = [{"experiment"}, {"classifier_experiment"}, {"runs", "classifier_runs"}, {"scoring", "export"}]
-TOP = {"cli", "entry", "train", "__init__"}  # with the programs beside the package: may import anything
+TOP = {"cli", "compare", "entry", "train", "__init__"}  # with the programs beside the package: may import anything
 
 # What each part of the package may import of the package, beside itself.
 MAY_IMPORT: dict[str, set[str]] = {

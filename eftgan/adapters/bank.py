@@ -160,6 +160,4 @@ def registry_of(model: nn.Module) -> Tasks:
     for module in model.modules():
         if isinstance(module, TaskBank):
             return module.registry
-    raise UserError(
-        f"{type(model).__name__} has no adapters; call insert_adapters(model, AdapterConfig(...)) first"
-    )
+    raise UserError(f"{type(model).__name__} has no adapters; call insert_adapters(model, AdapterConfig(...)) first")

@@ -116,17 +116,13 @@ def load_task_file(model: nn.Module, path: str | os.PathLike, name: str | None =
     """Add the task of a file to the model (under another name, if given) and return its name."""
     state, metadata = read_tensors(path)
     if metadata.get("format") != FORMAT:
-        raise UserError(
-            f"{path}: not a task file of this version (format {metadata.get('format')!r}, not {FORMAT!r})"
-        )
+        raise UserError(f"{path}: not a task file of this version (format {metadata.get('format')!r}, not {FORMAT!r})")
     mode = registry_of(model).config.mode
     if metadata.get("mode") != mode:
         raise UserError(f"{path}: made for mode {metadata.get('mode')}, this model's adapters are {mode}")
     own = fingerprint(model)
     if metadata.get("base") != own:
-        raise UserError(
-            f"{path}: made for another base: its fingerprint is {metadata.get('base')}, this model's {own}"
-        )
+        raise UserError(f"{path}: made for another base: its fingerprint is {metadata.get('base')}, this model's {own}")
     name = name or metadata.get("task", "")
     if name in registry_of(model).rows:
         raise UserError(f"{path}: task {name!r} exists already in this model; remove it or give another name")

@@ -92,9 +92,7 @@ def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_l
     """A line for each method over the tasks, named at its end."""
     width, height, left, top, bottom = 520, 290, 40, 30, 52
     right = 24 + 8 * max(len(line.label) for line in lines)
-    known = [v + s for line in lines for v, s in _points(line)] + [
-        v - s for line in lines for v, s in _points(line)
-    ]
+    known = [v + s for line in lines for v, s in _points(line)] + [v - s for line in lines for v, s in _points(line)]
     scale = _nice_scale(min(0.0, *known), max(known))
 
     def x(i: float) -> float:

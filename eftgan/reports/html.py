@@ -91,8 +91,7 @@ def _curve(study: Study, metric: Metric) -> str:
         return ""
     ticks = [f"{i + 1} {task}" if len(study.tasks) <= 6 else str(i + 1) for i, task in enumerate(study.tasks)]
     alt = f"Average {metric.name} over the tasks seen so far, after each task: " + "; ".join(
-        f"{line.label} {', '.join('not measured' if v is None else f'{v:.1f}' for v in line.values)}"
-        for line in lines
+        f"{line.label} {', '.join('not measured' if v is None else f'{v:.1f}' for v in line.values)}" for line in lines
     )
     y_label = f"average {metric.name}{metric.unit}"
     bars = " Bars: standard deviation over seeds." if any(any(line.spread) for line in lines) else ""
@@ -160,21 +159,21 @@ def _sample_table(run: Run, grids: Grids) -> str:
     real = bool(grids.real)
     head = '<th scope="col">task</th>' + ('<th scope="col">real</th>' if real else "")
     head += "".join(f'<th scope="col">after {escape(task)}</th>' for task in run.tasks)
-    rows = ""
+    rows = []  # joined at the end: with many tasks this is most of the page
     for on, task in enumerate(run.tasks):
-        rows += f'<tr><th scope="row">{escape(task)}</th>'
+        rows.append(f'<tr><th scope="row">{escape(task)}</th>')
         if real:
-            rows += f'<td class="real">{_image(grids.real.get(on), f"Real pictures: {task}")}</td>'
+            rows.append(f'<td class="real">{_image(grids.real.get(on), f"Real pictures: {task}")}</td>')
         for after, later in enumerate(run.tasks):
             alt = f"Samples of {task} by {run.label} after training through {later}"
             kind = "just" if after == on else ""
-            rows += f"<td>{_image(grids.after.get((after, on)), alt, kind)}</td>"
-        rows += "</tr>"
+            rows.append(f"<td>{_image(grids.after.get((after, on)), alt, kind)}</td>")
+        rows.append("</tr>")
     caption = f"{run.label}, seed {run.seed}"
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Samples of {escape(caption, quote=True)}">'
         f'<table class="samples"><caption><span>{escape(caption)}</span></caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 

@@ -16,8 +16,7 @@ def html_table(table: Table, kind: str = "") -> str:
         )
         head = f"<tr>{cells}</tr>"
     columns = "".join(
-        f'<th scope="col"{css_class(first=i in starts)}>{escape(column)}</th>'
-        for i, column in enumerate(table.columns)
+        f'<th scope="col"{css_class(first=i in starts)}>{escape(column)}</th>' for i, column in enumerate(table.columns)
     )
     rows = "".join(
         "<tr>" + "".join(_cell(cell, i, i in starts) for i, cell in enumerate(row)) + "</tr>" for row in table.rows

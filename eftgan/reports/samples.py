@@ -1,6 +1,7 @@
 """Sample grids of a run: which pictures there are, and how they come into the page."""
 
 import base64
+import functools
 import io
 import re
 from dataclasses import dataclass
@@ -39,10 +40,16 @@ def find_grids(run: Run) -> Grids | None:
 def data_uri(path: Path) -> str:
     """A picture as a data URI, scaled down to `MAX_SIDE`, in the smaller of PNG and JPEG."""
     try:
-        with Image.open(path) as opened:
-            image = opened.convert("RGB")
+        return _data_uri(path.read_bytes())
     except OSError as error:
         raise UserError(f"{path} can't be read as a picture ({error}); delete it or sample again") from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _data_uri(content: bytes) -> str:
+    """Kept by content: where nothing is forgotten, most grids of a run are the same pictures."""
+    with Image.open(io.BytesIO(content)) as opened:
+        image = opened.convert("RGB")
     if max(image.size) > MAX_SIDE:
         image.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
     encoded = {"png": _encode(image, "PNG", optimize=True), "jpeg": _encode(image, "JPEG", quality=90)}

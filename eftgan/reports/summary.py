@@ -6,8 +6,7 @@ from eftgan.reports.results import Study
 NBSP = "\N{NO-BREAK SPACE}"
 EXPLAINED = {
     "FID": "FID measures how far generated pictures are from real ones",
-    "FD-random": "FD-random measures how far generated pictures are from real ones, "
-    "over a small fixed random network",
+    "FD-random": "FD-random measures how far generated pictures are from real ones, over a small fixed random network",
     "accuracy-CIL": "Accuracy-CIL is the share of test pictures classified rightly without being told the task",
     "accuracy-TIL": "Accuracy-TIL is the share of test pictures classified rightly when the task is given",
 }
@@ -81,9 +80,7 @@ def _forgetting(metric: Metric, results: list) -> str:
         else:
             points = " points" if metric.unit == " %" else f" {metric.name}"
             word = "worse" if amount > 0 else "better"
-            phrases.append(
-                f"with {result.label} they end {metric.text(abs(result.forgetting.mean))}{points} {word}"
-            )
+            phrases.append(f"with {result.label} they end {metric.text(abs(result.forgetting.mean))}{points} {word}")
     return f"Forgetting of earlier tasks: {_join(phrases)}." if phrases else ""
 
 

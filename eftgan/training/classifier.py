@@ -6,13 +6,12 @@ Per task: grow the network by a head (and what else the method gives a task) -> 
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from accelerate import Accelerator
 from pydantic import Field
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
@@ -27,22 +26,16 @@ from eftgan.data.splits import LabelledTask
 from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import crop_flip_pad
 from eftgan.errors import UserError
-from eftgan.methods import Batch, Method, Probe
+from eftgan.methods import Batch, Probe
 from eftgan.methods.heads import CLASSIFIER, evaluating, head_input, head_of
 from eftgan.progress import progress_bar
-from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
-    Progress,
-    RunFolder,
     below,
-    restore_networks,
     restore_optimizers,
-    save_training,
     with_prefix,
-    write_task,
 )
 from eftgan.training.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
-from eftgan.training.stopping import Stopped, StopSignal
+from eftgan.training.trainer import Trainer
 
 EVALUATION_BATCH = 256
 
@@ -69,37 +62,26 @@ class ClassifierTraining:
     )
 
 
-@dataclass
-class ClassifierTrainer:
-    """Trains a classifier on one task after another."""
+@dataclass(kw_only=True)
+class ClassifierTrainer(Trainer):
+    """Trains the network "classifier" on one labelled task after another."""
 
-    accelerator: Accelerator
-    network: nn.Module
-    method: Method
     options: ClassifierTraining
     pixels: Pixels
-    seed: int
-    folder: RunFolder
-    after_task: Callable[[int], None] = lambda index: None
-    progress: Progress = field(default_factory=Progress)
     records: dict[str, dict[str, float]] = field(default_factory=dict)  # per task: seconds, steps, ...
 
     @property
-    def networks(self) -> dict[str, nn.Module]:
-        return {CLASSIFIER: self.network}
+    def network(self) -> nn.Module:
+        return self.networks[CLASSIFIER]
 
     def run(self, tasks: list[LabelledTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
-        self.progress, resumed = restore_networks(self.folder, self.networks, self.method)
+        names = [task.name for task in tasks]
+        resumed = self.restore(names)
         for key, value in below("record", resumed or {}).items():
             task, _, figure = key.partition("/")
             self.records.setdefault(task, {})[figure] = value.item()
-        self.network.to(self.accelerator.device)
-        with StopSignal(self.accelerator) as self._stop:
-            for index in range(len(tasks)):
-                if index == self.progress.task:
-                    self._train_task(index, tasks, resumed)
-                self.after_task(index)
+        self.run_tasks(names, lambda index: self._train_task(index, tasks, resumed))
 
     def _train_task(self, index: int, tasks: list[LabelledTask], resumed: dict[str, Tensor] | None) -> None:
         task, self._best = tasks[index], Best()
@@ -112,17 +94,11 @@ class ClassifierTrainer:
             self._best.load_state_dict(below("best", resumed))
         check_head(self.network, task)
         select_task(self.network, task.name)
-        frozen = tensors_digest(self.method.frozen(self.networks, task.name))
+        frozen = self.frozen_digest(task.name)
         self._train_selected(index, tasks, resumed)
-        self._agree_on_buffers()
-        self.method.end_task(self.networks, task.name, self._probe(task))
-        self._verify(task.name, frozen)
+        self.agree_on_buffers()
         self._record(task.name)
-        self.progress = Progress(index + 1, 0, self.progress.total, self.progress.seconds)
-        if self.accelerator.is_main_process:
-            write_task(self.folder, index, task.name, self.networks, self.method)
-            self._save(None)
-        self.accelerator.wait_for_everyone()
+        self.finish_task(index, task.name, frozen, self._probe(task))
 
     def _train_selected(self, index: int, tasks: list[LabelledTask], resumed: dict[str, Tensor] | None) -> None:
         """Train, and end with the weights of the epoch that `selection` asks for."""
@@ -156,8 +132,9 @@ class ClassifierTrainer:
         parameters = self.method.trainable(self.networks, stage.task)[CLASSIFIER]
         rate, decay = stage.schedule.learning_rate, stage.schedule.weight_decay
         optimizer = torch.optim.SGD(parameters, rate, self.options.momentum, weight_decay=decay)
+        self.optimizers = {CLASSIFIER: optimizer}
         if resumed is not None:
-            restore_optimizers({CLASSIFIER: optimizer}, self.networks, resumed)
+            restore_optimizers(self.optimizers, self.networks, resumed)
         model, stepping = self.accelerator.prepare(self.network, optimizer)
         progress, started = self.progress, time.monotonic() - self.progress.seconds
         healthy = torch.ones((), dtype=torch.bool, device=self.accelerator.device)
@@ -174,7 +151,7 @@ class ClassifierTrainer:
                 progress.step, progress.total = progress.step + 1, progress.total + 1
                 progress.seconds = time.monotonic() - started
                 bar.update()
-                self._after_step(stage, optimizer, loss.detach(), healthy, bar)
+                self._after_step(stage, loss.detach(), healthy, bar)
         self.accelerator.free_memory()
 
     def _loss(self, stage: Stage, images: Tensor, labels: Tensor, model: nn.Module) -> Tensor:
@@ -206,37 +183,23 @@ class ClassifierTrainer:
         )  # fmt: skip
         return iter(DataLoader(stage.images, sampler=sampler, batch_size=None, num_workers=self.options.workers))
 
-    def _after_step(
-        self, stage: Stage, optimizer: torch.optim.Optimizer, loss: Tensor, healthy: Tensor, bar: tqdm
-    ) -> None:
+    def _after_step(self, stage: Stage, loss: Tensor, healthy: Tensor, bar: tqdm) -> None:
         """Log, watch, save, stop: whatever is due."""
         step, options = self.progress.step, self.options
-        last, stop = step == stage.last, self._stop.requested()
-        logs, saves = (
-            bool(every) and step % every == 0 for every in (options.log_every_steps, options.save_every_steps)
-        )
-        if (logs or saves or last or stop) and not healthy:
-            raise UserError(
-                f"task {stage.task!r}: the loss became infinite or NaN by step {step}; the last good state is kept "
-                f"in {self.folder.path / 'state'}. Lower training.first.learning_rate or the method's strength"
-            )
-        if logs or last:
+        if self.due(options.log_every_steps) or step == stage.last:
+            if not healthy:
+                self.refuse_ill_health(stage.task)
             figures = {"loss": float(loss), **self.method.figures()}
             bar.set_postfix({name: f"{value:.2f}" for name, value in figures.items()}, refresh=False)
             self.accelerator.log({f"{stage.task}/{k}": v for k, v in figures.items()}, step=self.progress.total)
         if stage.watch is not None and stage.ends_epoch(step):
             self._watch(stage)
-        if (saves or stop) and not last:
-            if self.accelerator.is_main_process:
-                self._save(optimizer)
-            self.accelerator.wait_for_everyone()
-        if stop and not last:
-            raise Stopped(f"stopped in task {stage.task!r} at step {step} of {stage.last}; the state is saved")
+        self.save_or_stop(stage.task, stage.last, options.save_every_steps, healthy)
 
     @torch.no_grad()
     def _watch(self, stage: Stage) -> None:
         """Note the epoch's accuracy; with `test`, the best epoch's weights are kept."""
-        self._agree_on_buffers()
+        self.agree_on_buffers()
         right = 0
         with evaluating(self.network), head_input(self.network) as noted:
             for chunk in torch.arange(len(stage.watch)).split(EVALUATION_BATCH):
@@ -279,21 +242,6 @@ class ClassifierTrainer:
         show = self.accelerator.is_main_process
         return progress_bar(total=total, initial=done, desc=stage.task, unit="step", show=show)
 
-    @torch.no_grad()
-    def _agree_on_buffers(self) -> None:
-        """Running statistics followed each process's own batches; all take those of the first."""
-        if self.accelerator.num_processes > 1:
-            for buffer in self.network.buffers():
-                torch.distributed.broadcast(buffer, 0)
-
-    def _verify(self, task: str, before: str) -> None:
-        """The promise itself: whatever the method calls frozen is bit-identical to what it was."""
-        if tensors_digest(self.method.frozen(self.networks, task)) != before:
-            raise RuntimeError(
-                f"training task {task!r} changed weights that must stay frozen (shared weights or earlier tasks); "
-                f"its file was not written, and the last good state is in {self.folder.path / 'state'}"
-            )
-
     def _record(self, task: str) -> None:
         """Figures of the finished task, for its score lines."""
         earlier = sum(record["seconds"] for record in self.records.values())
@@ -305,14 +253,12 @@ class ClassifierTrainer:
         if self.options.selection != "last":
             self.records[task] |= {"epoch": self._best.epoch, "best accuracy": self._best.accuracy}
 
-    def _save(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """The resume state, in the midst of a task (with its optimizer) or after one."""
+    def further_state(self) -> dict[str, dict[str, Tensor]]:
         figures = ((f"{task}/{key}", value) for task, record in self.records.items() for key, value in record.items())
         further = {"record": {key: torch.tensor(value, dtype=torch.float64) for key, value in figures}}
-        if optimizer and self.options.selection != "last":
+        if self.optimizers and self.options.selection != "last":
             further["best"] = self._best.state_dict()
-        optimizers = {CLASSIFIER: optimizer} if optimizer else {}
-        save_training(self.folder, self.progress, self.networks, self.method, optimizers, further)
+        return further
 
 
 def check_head(network: nn.Module, task: LabelledTask) -> None:

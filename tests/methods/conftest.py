@@ -90,8 +90,8 @@ def learn(tmp_path, three_tasks):
         training = ClassifierTraining(batch=20, first=schedule, augment=False, **options)
         folder = RunFolder(tmp_path / out)
         trainer = ClassifierTrainer(
-            make_accelerator(folder.path), network, method, training, PIXELS, seed=seed, folder=folder,
-            after_task=measure,
+            accelerator=make_accelerator(folder.path), networks={"classifier": network}, method=method,
+            options=training, pixels=PIXELS, seed=seed, folder=folder, after_task=measure,
         )  # fmt: skip
         trainer.run(tasks)
         return Learned(network, method, matrix, logits, trainer)

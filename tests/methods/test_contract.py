@@ -74,18 +74,31 @@ def test_a_margin_trains_resumes_and_reports_its_activity(learn, monkeypatch, na
     assert parts.trainer.records["shapes-2"]["active-margin"] == whole.trainer.records["shapes-2"]["active-margin"]
 
 
-THOROUGH = {"epochs": 12, "rate": 0.03, "norm": False}
+THOROUGH = {"epochs": 10, "rate": 0.03, "norm": False}  # BatchNorm's statistics are protected by none of these
 STRENGTHS = {"lwf": 1.0, "ewc": 300.0, "si": 5.0, "mas": 0.1, "rwalk": 10.0}
 
 
+def forgotten(learn, name, seed, **keys):
+    return forgetting(learn(METHODS[name](**keys), seed=seed, out=f"{name}-{seed}", **THOROUGH).matrix, 2)
+
+
 def test_fine_tuning_forgets_and_its_remedies_forget_less(learn):
-    """Without BatchNorm, whose running statistics none of these methods protects."""
-    tuned = learn(METHODS["finetune"](), out="finetune", **THOROUGH)
-    lost = forgetting(tuned.matrix, 2)
+    """One seed, in CI. Seeds differ: see the mean over four below, where LwF is the least certain."""
+    lost = forgotten(learn, "finetune", 0)
     assert lost > 0.1
     for name, strength in STRENGTHS.items():
-        kept = learn(METHODS[name](strength=strength), out=name, **THOROUGH)
-        assert forgetting(kept.matrix, 2) < 0.75 * lost, name
+        assert forgotten(learn, name, 0, strength=strength) < lost, name
+
+
+@pytest.mark.slow
+def test_remedies_forget_less_on_average_over_seeds(learn):
+    """LwF halves forgetting on average, but not with every seed; the quadratic penalties are far below in each."""
+    seeds = range(4)
+    lost = [forgotten(learn, "finetune", seed) for seed in seeds]
+    for name, strength in STRENGTHS.items():
+        kept = [forgotten(learn, name, seed, strength=strength) for seed in seeds]
+        assert sum(kept) < 0.6 * sum(lost), name
+        assert name == "lwf" or all(k < 0.5 * f for k, f in zip(kept, lost, strict=True)), name
 
 
 @pytest.mark.parametrize("alone", ["separate", "finetune"])

@@ -27,9 +27,7 @@ class Reference(dict):
         self[f"{name}.running_var"] = torch.rand(width) + 0.5
 
     def apply_norm(self, name: str, x: Tensor) -> Tensor:
-        mean, var, weight, bias = (
-            self[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
-        )
+        mean, var, weight, bias = (self[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias"))
         return F.batch_norm(x, mean, var, weight, bias)
 
     def gated(self, name: str, x: Tensor, conv: int) -> Tensor:

@@ -114,9 +114,7 @@ def test_the_summary_says_what_came_out(make_run, tmp_path):
 
 def test_seeds_give_mean_and_spread(make_run, tmp_path):
     runs = [
-        make_run(tmp_path / f"{method}-{seed}", method, seed=seed)
-        for method in ("finetune", "eft")
-        for seed in (0, 1)
+        make_run(tmp_path / f"{method}-{seed}", method, seed=seed) for method in ("finetune", "eft") for seed in (0, 1)
     ]
     page = report(runs, tmp_path)
     row = page.table("FID of every")[3]

@@ -170,9 +170,7 @@ def test_the_optimizers_see_only_the_new_task(tiny):
     trainer._optimizer = counting
     trainer.run(tasks)
     own = {
-        role: sum(
-            p.numel() for k, p in task_state(network, "checks").items() if "running" not in k and "num_" not in k
-        )
+        role: sum(p.numel() for k, p in task_state(network, "checks").items() if "running" not in k and "num_" not in k)
         for role, network in trainer.networks.items()
     }
     assert [sizes[2], sizes[3]] == list(own.values())
@@ -205,9 +203,7 @@ def test_a_task_file_is_little_more_than_its_adapters_and_normalisation(tiny):
     trainer, _ = trainer_for(run.experiment)
     trainer.run(open_tasks(run.experiment, 1))
     tensors = sum(
-        t.numel() * t.element_size()
-        for net in trainer.networks.values()
-        for t in task_state(net, "checks").values()
+        t.numel() * t.element_size() for net in trainer.networks.values() for t in task_state(net, "checks").values()
     )
     size = run.folder.task_file(1, "checks").stat().st_size
     assert tensors <= size <= tensors * 1.05 + 8192  # the header of names
