@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from eftgan.adapters import load_shared, shared_state, task_state
 from eftgan.classifier_experiment import ClassifierExperiment, build_network, open_classes
-from eftgan.config import load
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import CIL, TIL, accuracies, accuracy_matrix, average_over_seen, chunks
 from eftgan.evaluation.growth import growth
-from eftgan.evaluation.task_inference import all_task_logits, shares_features
-from eftgan.experiment import start_folder
+from eftgan.evaluation.task_inference import all_task_logits, infer_tasks, shares_features
+from eftgan.experiment import SavedRun, start_folder
 from eftgan.files import write_json
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.reports.write import write_report
@@ -28,26 +27,10 @@ from eftgan.training.classifier import ClassifierTrainer, check_head
 from eftgan.training.launch import make_accelerator
 
 
-class ClassifierRun:
-    """A run folder, read back."""
+class ClassifierRun(SavedRun):
+    """A run of classifier training."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.folder = RunFolder(Path(path))
-        if not self.folder.config.is_file():
-            raise UserError(
-                f"{path}: no run there (config.yaml is missing); train one with: python train_classifier.py"
-            )
-        self.experiment: ClassifierExperiment = load(ClassifierExperiment, self.folder.config)
-
-    @property
-    def tasks(self) -> list[str]:
-        """Names of the tasks in order, trained or not."""
-        return self.experiment.task_names
-
-    @property
-    def trained(self) -> list[str]:
-        """Names of the tasks whose files are there."""
-        return [name for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
+    kind, entry = ClassifierExperiment, "train_classifier.py"
 
     @property
     def classes(self) -> dict[str, list[str]]:
@@ -71,6 +54,17 @@ class ClassifierRun:
         for index in indices:
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network)
         return network.eval()
+
+    def classify(self, image: Tensor, task: str | None = None) -> tuple[str, list[tuple[str, float]]]:
+        """The task of a uint8 (3, S, S) image (inferred if not given) and its classes by probability."""
+        after = len(self.trained) - 1
+        names = self.trained if task is None else [self.trained[self.index(task)]]
+        network = self.classifier(after)
+        logits = all_task_logits(network, names, self.experiment.pixels(image[None]))
+        found = int(infer_tasks(logits, joined=shares_features(network, names)))
+        shares = logits[found][0].softmax(0)
+        ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
+        return names[found], ranked
 
     def summary(self) -> str:
         """What came out, and what a person does next."""

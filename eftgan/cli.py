@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   eftgan report runs/shapes runs/other --out report.html
   eftgan info runs/shapes
   eftgan export runs/shapes --task discs --out discs.pt2
+  eftgan classify runs/shapes-classes --image photo.jpg
   eftgan growth --model resnet18 --a 8 --b 16
 """
 
@@ -25,7 +26,18 @@ def main(argv: list[str] | None = None) -> None:
         prog="eftgan", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (add_sample, add_evaluate, add_compare, add_fid, add_report, add_info, add_export, add_growth):
+    adders = (
+        add_sample,
+        add_evaluate,
+        add_compare,
+        add_fid,
+        add_report,
+        add_info,
+        add_export,
+        add_classify,
+        add_growth,
+    )
+    for add in adders:
         add(commands)
     args = parser.parse_args(argv)
     with exit_on_user_error():
@@ -202,6 +214,33 @@ def export(args: argparse.Namespace) -> None:
     run = GanRun(args.run)
     for line in export_generator(run, run.trained[run.index(args.task)], args.out):
         print(line)
+
+
+def add_classify(commands) -> None:
+    parser = _command(commands, "classify", classify, "Say what an image shows, by a trained classifier.")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--image", type=Path, required=True)
+    parser.add_argument("--task", help="a task's name or number (default: inferred by the least entropy)")
+    parser.add_argument("--top", type=int, default=5, help="how many classes to show")
+
+
+def classify(args: argparse.Namespace) -> None:
+    """Print the most probable classes of one image."""
+    import torch
+
+    from eftgan.classifier_runs import ClassifierRun
+    from eftgan.data.images import decode_rgb, fit_square, to_chw
+
+    run = ClassifierRun(args.run)
+    run.index(args.task or 1)
+    try:
+        image = decode_rgb(args.image.read_bytes())
+    except Exception as error:  # decoders raise whatever a damaged file makes of them
+        raise UserError(f"{args.image}: cannot be read as an image ({error})") from error
+    task, ranked = run.classify(torch.from_numpy(to_chw(fit_square(image, run.experiment.network.size))), args.task)
+    print(f"task {task}{'' if args.task else ' (inferred)'}")
+    for name, share in ranked[: max(1, args.top)]:
+        print(f"  {share:6.1%}  {name}")
 
 
 def add_growth(commands) -> None:

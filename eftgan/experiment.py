@@ -112,6 +112,40 @@ class GanExperiment:
         return [task.name for task in self.tasks]
 
 
+class SavedRun:
+    """A run folder, read back; subclasses know which kind of experiment it is."""
+
+    kind: type
+    entry: str  # the program that makes such runs
+
+    def __init__(self, path: str | Path) -> None:
+        self.folder = RunFolder(Path(path))
+        if not self.folder.config.is_file():
+            raise UserError(f"{path}: no run there (config.yaml is missing); train one with: python {self.entry}")
+        self.experiment = load(self.kind, self.folder.config)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks in order, trained or not."""
+        return self.experiment.task_names
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the tasks whose files are there."""
+        return [name for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
+
+    def index(self, task: str | int) -> int:
+        """Place of a trained task, from its name or its number (counted from 1)."""
+        trained = self.trained
+        if not trained:
+            raise UserError(f"{self.folder.path}: no task is trained yet; continue with: python {self.entry}")
+        if str(task) in trained:
+            return trained.index(str(task))
+        if str(task).isdigit() and 1 <= int(task) <= len(trained):
+            return int(task) - 1
+        raise UserError(f"no task {str(task)!r} in {self.folder.path}; it has: {', '.join(trained)}")
+
+
 def build_networks(experiment: GanExperiment) -> dict[str, nn.Module]:
     """Generator and discriminators with their banks in, weights fixed by the seed, no task yet."""
     config, seed = experiment.network, experiment.seed

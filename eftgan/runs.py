@@ -1,54 +1,26 @@
 """Run folders of GAN training, read back: the generator after any task, samples, grids."""
 
 import dataclasses
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import load_shared, merge_task
-from eftgan.config import load
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream
 from eftgan.data.transforms import centre_crop
-from eftgan.errors import UserError
-from eftgan.experiment import GanExperiment, build_generator
+from eftgan.experiment import GanExperiment, SavedRun, build_generator
 from eftgan.scores import read_scores
 from eftgan.tensors import file_digest, read_tensors
-from eftgan.training.checkpoint import RunFolder, below, read_task
+from eftgan.training.checkpoint import below, read_task
 from eftgan.training.gan import GENERATOR
 from eftgan.training.sampling import GRID_IMAGES, fixed_noise, generate
 
 
-class GanRun:
-    """A run folder, read back."""
+class GanRun(SavedRun):
+    """A run of GAN training."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.folder = RunFolder(Path(path))
-        if not self.folder.config.is_file():
-            raise UserError(f"{path}: no run there (config.yaml is missing); train one with: python train_gan.py")
-        self.experiment: GanExperiment = load(GanExperiment, self.folder.config)
-
-    @property
-    def tasks(self) -> list[str]:
-        """Names of the tasks in order, trained or not."""
-        return self.experiment.task_names
-
-    @property
-    def trained(self) -> list[str]:
-        """Names of the tasks whose files are there."""
-        return [name for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
-
-    def index(self, task: str | int) -> int:
-        """Place of a trained task, from its name or its number (counted from 1)."""
-        trained = self.trained
-        if not trained:
-            raise UserError(f"{self.folder.path}: no task is trained yet; continue with python train_gan.py")
-        if str(task) in trained:
-            return trained.index(str(task))
-        if str(task).isdigit() and 1 <= int(task) <= len(trained):
-            return int(task) - 1
-        raise UserError(f"no task {str(task)!r} in {self.folder.path}; it has: {', '.join(trained)}")
+    kind, entry = GanExperiment, "train_gan.py"
 
     def generator(self, after: int) -> nn.Module:
         """The generator as it was when task number `after` (from 0) was trained, in eval mode."""

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from eftgan.classifier_experiment import ClassifierExperiment
 from eftgan.classifier_runs import ClassifierRun, train_classifier
+from eftgan.cli import main
 from eftgan.config import apply_override, build, load
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.shapes import LabelledShapes
@@ -175,3 +177,23 @@ def test_help_explains_every_key(monkeypatch, capsys):
 def test_the_program_trains_the_given_config(monkeypatch, capsys, tmp_path):
     assert enter(monkeypatch, f"out={tmp_path / 'run'}", *TINY, "sources.0.take=1") == 0
     assert "1 tasks trained: shapes-1" in capsys.readouterr().out
+
+
+def test_an_image_is_classified_with_or_without_its_task(tiny_classes, tmp_path, capsys):
+    run = train_classifier(tiny_classes(), "test")
+    out = run.folder.path
+    image = run.labelled[1].test.images[0]
+    Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / "picture.png")
+    main(["classify", str(out), "--image", str(tmp_path / "picture.png"), "--task", "2"])
+    shown = capsys.readouterr().out
+    for name in run.labelled[1].classes:
+        assert name in shown
+    task, ranked = run.classify(image)
+    assert task in run.trained
+    assert abs(sum(share for _, share in ranked) - 1) < 1e-5
+    assert [share for _, share in ranked] == sorted((share for _, share in ranked), reverse=True)
+    (tmp_path / "broken.png").write_text("no picture")
+    with pytest.raises(SystemExit) as ended:
+        main(["classify", str(out), "--image", str(tmp_path / "broken.png")])
+    assert ended.value.code == 2
+    assert "broken.png" in capsys.readouterr().err
