@@ -1,4 +1,4 @@
-"""The same through real command lines, one of each program."""
+"""The same through real command lines, training and a command."""
 
 import subprocess
 import sys
@@ -10,7 +10,6 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = [
     ([str(ROOT / "train_gan.py"), "tasks.0.name=../x"], "not usable"),
     (["-m", "eftgan.cli", "report", "nowhere"], "no run folder"),
-    (["-m", "data_prep", "folder", "nowhere", "x.lmdb"], "no folder, tar or zip at"),
 ]
 
 

@@ -61,5 +61,4 @@ def test_a_run_that_was_given_a_further_task_is_continued_by_the_same_words(serv
     assert ended.code == -9, ended.err
     server.run_to_the_end([script, *words], tmp_path, [])
     assert Path(tmp_path / "run/tasks/03-stripes.safetensors").exists()
-    server.run_to_the_end([script, *words], tmp_path, [])
     assert not Path(tmp_path / "run/tasks/04-stripes.safetensors").exists()
