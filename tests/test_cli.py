@@ -129,8 +129,9 @@ def test_an_interrupted_evaluation_goes_on_to_the_same_lines(run, tmp_path, monk
         return measure(self, *args)
 
     monkeypatch.setattr(scoring.RunScorer, "_measure", failing)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit) as ended:
         main(words)
+    assert ended.value.code == 130
     with open(whole, "a") as handle:
         handle.write('{"run": "tiny", "meth')  # and a line that was cut in the middle
     main(words)
