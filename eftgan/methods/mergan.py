@@ -25,8 +25,8 @@ GENERATOR = "generator"
 class Mergan(Method):
     """Conditioning by per-task normalisation; the generator must draw earlier tasks as its frozen predecessor does.
 
-    Replay alignment: L_RA = 1/2 sum over earlier tasks c of |G_t(z, c) - G_{t-1}(z, c)|^2 with the same z: summed over pixels
-    and stages, a mean over the batch.
+    Replay alignment: L_RA = 1/2 sum over earlier tasks c of |G_t(z, c) - G_{t-1}(z, c)|^2 with the same z, summed over
+    pixels and stages, a mean over the batch.
     """
 
     serves: ClassVar[frozenset[str]] = frozenset({"gan"})

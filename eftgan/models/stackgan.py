@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log2
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Doc
 
 SEED_SIZE = 4  # generators start from, and discriminators end at, a 4x4 map
 MAX_HEAD_WIDTH = 8  # in units of ndf: wider maps (128 px and more) come back to this before the logits
@@ -22,11 +23,11 @@ Network = TypeVar("Network", bound=nn.Module)
 class StackGanConfig:
     """The shape of the networks; the same for every task of a run."""
 
-    stages: int = 1
-    base_size: int = 64
-    ngf: int = 64
-    ndf: int = 64
-    z_dim: int = 100
+    stages: Annotated[int, Doc("1 to 3; each further one doubles the size")] = 1
+    base_size: Annotated[int, Doc("pixels of the first stage: 32 or 64")] = 64
+    ngf: Annotated[int, Doc("width of the generator at the base size")] = 64
+    ndf: Annotated[int, Doc("width of the discriminators' first layer")] = 64
+    z_dim: Annotated[int, Doc("length of the noise")] = 100
 
     def __post_init__(self) -> None:
         if self.stages not in (1, 2, 3):
