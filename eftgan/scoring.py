@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -10,7 +11,7 @@ from torch import nn
 from eftgan.adapters import merge_task, shared_state, task_state
 from eftgan.data.streams import stream
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.fid import frechet_distance, kernel_distance
+from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
 from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.reference import collect_statistics, reference_key, reference_statistics
 from eftgan.runs import GanRun
@@ -85,6 +86,12 @@ class RunScorer:
         main = through == tested or through == len(self.run.tasks) - 1
         return self.samples if main or self.elsewhere is None else self.elsewhere
 
+    def reference(self, tested: int, **sharing: Any) -> FeatureStatistics:
+        """Statistics of a task's training images; `sharing`: rank, processes and barrier of several processes."""
+        task, size = self.run.tasks[tested], self.run.experiment.network.sizes[-1]
+        images, title = self.run.real_images(tested), f"{task}, real"
+        return reference_statistics(images, self.extractor, size, cache=self.cache, title=title, **sharing)
+
     def _find(self, known: list[Score], through: int, tested: int) -> list[Score]:
         """The cell's lines, measured with as many samples or more."""
         names = (self.run.tasks[through], self.run.tasks[tested])
@@ -110,7 +117,7 @@ class RunScorer:
         """Distances between every training image of the task and freshly generated ones."""
         experiment, task = self.run.experiment, self.run.tasks[tested]
         size, images = experiment.network.sizes[-1], self.run.real_images(tested)
-        real = reference_statistics(images, self.extractor, size, cache=self.cache, title=f"{task}, real")
+        real = self.reference(tested)
         count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
         z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
         fakes = (image for batch in generate(merge_task(generator, task), z) for image in batch)
@@ -142,6 +149,6 @@ class RunScorer:
             *names,
             metric,
             value,
-            self.samples,
+            self.samples_for(through, tested),
             details,
         )

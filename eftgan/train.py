@@ -52,6 +52,10 @@ def _train(
         accelerator.init_trackers("gan")
 
     def after_task(index: int) -> None:
+        measures, newest = experiment.evaluation.features != "none", index == len(run.trained) - 1
+        if measures and newest and accelerator.num_processes > 1:  # the long part of a first measurement
+            share = {"rank": accelerator.process_index, "processes": accelerator.num_processes}
+            scorer(run).reference(index, **share, barrier=accelerator.wait_for_everyone)
         if accelerator.is_main_process:
             score_growth(run, index, networks)
             finish_task(run, index)
@@ -75,12 +79,16 @@ def _train(
 def finish_task(run: GanRun, index: int) -> None:
     """Grids, scores and the report after one task; what is there already is not made again."""
     run.draw_grids(index)
-    evaluation = run.experiment.evaluation
-    if evaluation.features != "none":
-        extractor = _extractor(evaluation.features)
-        RunScorer(run, extractor, evaluation.samples, statistics_folder(run)).score(index)
+    if run.experiment.evaluation.features != "none":
+        scorer(run).score(index)
     if index == len(run.trained) - 1:  # a continued run passes its earlier tasks without a report for each
         write_report([run.folder.path], run.folder.report)
+
+
+def scorer(run: GanRun) -> RunScorer:
+    """What measures a run as its config says."""
+    evaluation = run.experiment.evaluation
+    return RunScorer(run, _extractor(evaluation.features), evaluation.samples, statistics_folder(run))
 
 
 _extractor = functools.cache(load_extractor)
