@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 
+from eftgan.errors import UserError
+
 
 def random_crop_flip(batch: torch.Tensor, size: int, generator: torch.Generator) -> torch.Tensor:
     """(B, 3, S, S) -> (B, 3, size, size): every sample its own crop offset and horizontal flip."""
@@ -28,10 +30,11 @@ def crop_flip_pad(batch: torch.Tensor, padding: int = 4, *, generator: torch.Gen
 
 
 def centre_crop(batch: torch.Tensor, size: int) -> torch.Tensor:
-    """(B, 3, S, S) -> (B, 3, size, size), the middle."""
+    """(..., H, W) -> (..., size, size), the middle."""
     top, left = (batch.shape[-2] - size) // 2, (batch.shape[-1] - size) // 2
     if min(top, left) < 0:
-        raise ValueError(f"cannot crop {size}x{size} from {batch.shape[-2]}x{batch.shape[-1]}")
+        height, width = batch.shape[-2:]
+        raise UserError(f"an image of {width} x {height} can't be cropped to {size} x {size}: store it larger")
     return batch[..., top : top + size, left : left + size]
 
 

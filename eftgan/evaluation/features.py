@@ -1,10 +1,9 @@
 """Image features: the Inception network of FID with its real weights, and a quick random stand-in."""
 
-import hashlib
 import importlib.util
 import itertools
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from eftgan.errors import UserError
+from eftgan.tensors import file_digest, tensors_digest
 
 HUB_NAME = "pt_inception-2015-12-05-6726825d.pth"
 HUB_SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
@@ -64,7 +64,7 @@ def load_extractor(
     else:
         raise UserError(f"no feature extractor '{kind}'; there are: inception, random")
     name, dims, metric_names, resize = identity
-    digest = tensors_digest(network.state_dict().values())
+    digest = tensors_digest(network.state_dict())
     network.finish()
     network.eval().requires_grad_(False).to(device)
     return Extractor(name, digest, dims, metric_names, resize, network, device)
@@ -208,21 +208,6 @@ def rename_torchscript_weights(weights: dict[str, Tensor], network: nn.Module) -
             f"{target}.bn.num_batches_tracked": torch.zeros((), dtype=torch.long),
         }
     return renamed
-
-
-def file_digest(path: Path) -> str:
-    """sha256 of a file, as hex."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def tensors_digest(tensors: Iterable[Tensor]) -> str:
-    """One digest over the float tensors, the same wherever the weights were read from."""
-    total = hashlib.sha256()
-    for tensor in tensors:
-        if tensor.is_floating_point():
-            total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()[:16]
 
 
 def _is_torchscript(weights: dict[str, Tensor]) -> bool:

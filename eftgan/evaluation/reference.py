@@ -12,12 +12,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
-from eftgan.evaluation.features import Extractor, tensors_digest
+from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.fid import FeatureStatistics
 from eftgan.files import remove_leftovers
 from eftgan.progress import progress_bar
-from eftgan.tensors import write_tensors
+from eftgan.tensors import tensors_digest, write_tensors
 
 BATCH = 50
 
@@ -117,19 +118,10 @@ def collect_statistics(
     return statistics
 
 
-def centre_crop(image: Tensor, size: int) -> Tensor:
-    """The middle `size` x `size` pixels of (3, H, W)."""
-    height, width = image.shape[-2:]
-    if min(height, width) < size:
-        raise UserError(f"an image of {width} x {height} can't be cropped to {size} x {size}: store it larger")
-    top, left = (height - size) // 2, (width - size) // 2
-    return image[..., top : top + size, left : left + size]
-
-
 def write_statistics(path: Path, statistics: FeatureStatistics, key: ReferenceKey) -> None:
     """Write the statistics whole or not at all."""
     tensors = statistics.tensors()
-    metadata = {"key": json.dumps(asdict(key), sort_keys=True), "content": _content_digest(tensors)}
+    metadata = {"key": json.dumps(asdict(key), sort_keys=True), "content": tensors_digest(tensors)}
     remove_leftovers(path.parent)
     write_tensors(path, tensors, metadata)
 
@@ -144,7 +136,7 @@ def read_statistics(path: Path, key: ReferenceKey) -> FeatureStatistics | None:
             tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 (not a dict)
         if metadata.get("key") != json.dumps(asdict(key), sort_keys=True):
             raise ValueError("made for other data")
-        if metadata.get("content") != _content_digest(tensors):
+        if metadata.get("content") != tensors_digest(tensors):
             raise ValueError("content changed")
         return FeatureStatistics.from_tensors(tensors)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
@@ -176,7 +168,3 @@ def _merge_shares(
 
 def _path(cache: Path, key: ReferenceKey) -> Path:
     return Path(cache) / f"{key.digest}.safetensors"
-
-
-def _content_digest(tensors: dict[str, Tensor]) -> str:
-    return tensors_digest(tensors[name].double() for name in sorted(tensors))

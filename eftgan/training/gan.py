@@ -26,6 +26,7 @@ from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
 from eftgan.methods import Batch, Method, Probe
+from eftgan.methods.heads import evaluating
 from eftgan.progress import progress_bar
 from eftgan.training.checkpoint import (
     RunFolder,
@@ -37,7 +38,7 @@ from eftgan.training.diffaugment import diff_augment
 from eftgan.training.ema import Ema
 from eftgan.training.gan_probe import gan_probe
 from eftgan.training.losses import colour_consistency, discriminator_loss, generator_loss
-from eftgan.training.sampling import evaluating, fixed_noise
+from eftgan.training.sampling import fixed_noise
 from eftgan.training.trainer import Trainer
 
 GENERATOR = "generator"

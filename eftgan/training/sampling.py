@@ -1,6 +1,5 @@
 """Drawing from a generator: fixed noise, eval mode, uint8 images."""
 
-import contextlib
 from collections.abc import Iterator
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor, nn
 
 from eftgan.data.streams import stream
 from eftgan.data.transforms import to_uint8
+from eftgan.methods.heads import evaluating
 
 GRID_IMAGES = 16
 
@@ -15,17 +15,6 @@ GRID_IMAGES = 16
 def fixed_noise(seed: int, task: str, z_dim: int) -> Tensor:
     """The noise of a task's sample grids: the same after every task, so that grids can be compared."""
     return torch.randn(GRID_IMAGES, z_dim, generator=stream(seed, task, "grid"))
-
-
-@contextlib.contextmanager
-def evaluating(network: nn.Module) -> Iterator[nn.Module]:
-    """Eval mode inside the block."""
-    before = network.training
-    network.eval()
-    try:
-        yield network
-    finally:
-        network.train(before)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from eftgan.data.transforms import (
     to_uint8,
     to_unit,
 )
+from eftgan.errors import UserError
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_padding_crops_are_pieces_of_the_padded_image(batch):
 
 def test_centre_crop_takes_the_middle(batch):
     assert torch.equal(centre_crop(batch, 32), batch[:, :, 3:35, 3:35])
-    with pytest.raises(ValueError, match="cannot crop"):
+    with pytest.raises(UserError, match="cropped to 64 x 64"):
         centre_crop(batch, 64)
 
 
