@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.harness import Ratio
 
-NAMES = ("inference", "training", "class_incremental", "storage")
+NAMES = ("inference", "training", "fusing", "class_incremental", "storage")
 HEADER = ("benchmark", "reference", "ratio", "quartiles", "goal", "reached", "ours, ms")
 
 

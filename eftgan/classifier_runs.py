@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -15,10 +16,12 @@ from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import CIL, TIL, accuracies, accuracy_matrix, average_over_seen, chunks
 from eftgan.evaluation.growth import growth
-from eftgan.evaluation.task_inference import all_task_logits, infer_tasks, shares_features
+from eftgan.evaluation.nearest import nearest_earlier
+from eftgan.evaluation.task_inference import infer_tasks, logits_by_task, logits_together, shares_features
 from eftgan.experiment import SavedRun, start_folder
 from eftgan.files import write_json
 from eftgan.methods.heads import CLASSIFIER
+from eftgan.names import NEAREST
 from eftgan.reports.write import write_report
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
@@ -60,7 +63,7 @@ class ClassifierRun(SavedRun):
         after = len(self.trained) - 1
         names = self.trained if task is None else [self.trained[self.index(task)]]
         network = self.classifier(after)
-        logits = all_task_logits(network, names, self.experiment.pixels(image[None]))
+        logits = logits_together(network, names, self.experiment.pixels(image[None]))
         found = int(infer_tasks(logits, joined=shares_features(network, names)))
         shares = logits[found][0].softmax(0)
         ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
@@ -119,36 +122,40 @@ class ClassifierScorer:
 
     def _accuracies(self, model: nn.Module, through: int, tested: int) -> list[Score]:
         seen, test = self.run.tasks[: through + 1], self.run.labelled[tested].test
-        logits, measured = self._logits(model, seen, tested)
+        logits, carried = self._logits(model, seen, tested)
         shares = accuracies(logits, tested, test.targets, joined=shares_features(model, seen))
         details = {"selection": self.run.experiment.training.selection}
-        carried = {TIL: {"carried": seen[tested] not in measured}}
+        further = {TIL: {"carried": seen[tested] in carried}}
         return [
-            self._line(through, tested, metric, value, len(test), details | carried.get(metric, {}))
+            self._line(through, tested, metric, value, len(test), details | further.get(metric, {}))
             for metric, value in shares.items()
         ]
 
     def _logits(self, model: nn.Module, seen: list[str], tested: int) -> tuple[list[Tensor], set[str]]:
-        """Logits of every seen task on one task's test images, and whose had to be computed."""
+        """Logits of every seen task on one task's test images, and whose an earlier task's measurement left."""
         theta, test = tensors_digest(shared_state(model)), self.run.labelled[tested].test
         digests = {task: f"{theta} {tensors_digest(task_state(model, task))} {len(test)}" for task in seen}
         folder = self.run.folder.path / "logits" / self.run.tasks[tested]
-        files, known = {task: folder / f"{task}.safetensors" for task in seen}, {}
+        files, known, carried = {task: folder / f"{task}.safetensors" for task in seen}, {}, set()
         for task in seen:
             if files[task].exists():
                 tensors, facts = read_tensors(files[task])
                 if facts.get("weights") == digests[task]:
                     known[task] = tensors["logits"]
+                    if facts.get("after") != seen[-1]:  # else this measurement was begun before and cut short
+                        carried.add(task)
         missing = [task for task in seen if task not in known]
         if missing:
-            parts = []
-            for chunk in chunks(len(test)):
-                x = self.run.experiment.pixels(test.fetch(chunk)[0].to(self.device))
-                parts.append([each.float().cpu() for each in all_task_logits(model, missing, x)])
-            for task, pieces in zip(missing, zip(*parts, strict=True), strict=True):
-                known[task] = torch.cat(pieces)
-                write_tensors(files[task], {"logits": known[task]}, {"weights": digests[task]})
-        return [known[task] for task in seen], set(missing)
+            pixels = self.run.experiment.pixels
+
+            def batches() -> Iterator[Tensor]:
+                for chunk in chunks(len(test)):
+                    yield pixels(test.fetch(chunk)[0].to(self.device))
+
+            for task, logits in zip(missing, logits_by_task(model, missing, batches), strict=True):
+                known[task] = logits.float().cpu()
+                write_tensors(files[task], {"logits": known[task]}, {"weights": digests[task], "after": seen[-1]})
+        return [known[task] for task in seen], carried
 
     def _growth(self, model: nn.Module, through: int) -> Score:
         run, size = self.run, self.run.experiment.network.size
@@ -179,9 +186,13 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
     )
     tasks = open_classes(experiment)
     network = build_network(experiment, len(tasks[0].classes))
+    wanted = experiment.task_names if experiment.method.init == NEAREST else []
+    nearest = nearest_earlier({task.name: task.train for task in tasks}, wanted, experiment.network.size)
     with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
-            start_folder(experiment, folder, CLASSIFIER, command)
+            start_folder(experiment, folder, CLASSIFIER, command, nearest=nearest)
+            for task, found in nearest.items():
+                print(f"task {task} starts from {found}")
             note_classes(ClassifierRun(folder.path), tasks)
         accelerator.wait_for_everyone()
         if experiment.log_with:
@@ -201,6 +212,7 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
             method=experiment.method,
             options=experiment.training,
             pixels=experiment.pixels,
+            starts={task: found.task for task, found in nearest.items()},
             seed=experiment.seed,
             folder=folder,
             after_task=after_task,

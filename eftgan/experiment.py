@@ -6,8 +6,8 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -169,6 +169,11 @@ def open_tasks(experiment: GanExperiment, processes: int) -> list[GanTask]:
     """The sequence with its images opened and checked, before anything is trained."""
     tasks, training = [], experiment.training
     size = experiment.network.sizes[-1]
+    if processes > 1 and len(experiment.method.trains_on(experiment.task_names)) > 1:
+        raise UserError(
+            f"method.name: {experiment.method.name} trains the parts of several tasks in turn, which processes cannot "
+            "average; start it as one process"
+        )
     for task, source in zip(experiment.tasks, experiment.sources, strict=True):
         images = source.open(size=size, seed=experiment.seed)
         together = training.batch * processes * training.accumulation
@@ -187,8 +192,13 @@ def _steps(task: TaskConfig, training: GanTraining, images: Dataset, together: i
     return max(1, math.ceil((task.epochs or training.epochs) * len(images) / together))
 
 
-def start_folder(experiment: Any, folder: RunFolder, kind: str, command: str) -> None:
-    """Write config.yaml and run.json, or check that the folder's earlier run is the same experiment."""
+def start_folder(
+    experiment: Any, folder: RunFolder, kind: str, command: str, nearest: Mapping[str, Any] | None = None
+) -> None:
+    """Write config.yaml and run.json, or check that the folder's earlier run is the same experiment.
+
+    nearest: by task, what `nearest_earlier` found where a task is to start from the nearest one.
+    """
     if folder.config.exists():
         refuse_other_experiment(load(type(experiment), folder.config), experiment, folder)
     write_text(folder.config, dump(experiment))
@@ -203,6 +213,8 @@ def start_folder(experiment: Any, folder: RunFolder, kind: str, command: str) ->
     }
     if experiment.title:
         facts["title"] = experiment.title
+    if nearest:
+        facts["nearest"] = {task: asdict(found) for task, found in nearest.items()}
     write_json(folder.facts, facts)
 
 

@@ -5,6 +5,7 @@ import re
 from eftgan.errors import UserError
 
 INITS = ("previous", "identity", "random")  # where a new task starts, beside the names of tasks
+NEAREST = "nearest"  # stands in configs for the name of the earlier task with the most similar images
 TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 
 
@@ -15,6 +16,6 @@ def check_task_name(name: str) -> str:
             f"task name {name!r} is not usable: begin with a letter or digit, then letters, digits, '_' or '-', "
             "64 characters at most"
         )
-    if name in INITS:
+    if name in (*INITS, NEAREST):
         raise UserError(f"task name {name!r} is not usable: it names a way to start a task; choose another")
     return name

@@ -1,6 +1,7 @@
 """Train an experiment from its config to its report."""
 
 import contextlib
+import dataclasses
 import functools
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from accelerate import Accelerator
 from torch import nn
 
 from eftgan.evaluation.features import load_extractor
+from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder, start_of
+from eftgan.names import NEAREST
 from eftgan.reports.write import write_report
 from eftgan.runs import GanRun
 from eftgan.scoring import RunScorer, score_growth, statistics_folder
@@ -32,13 +35,26 @@ def train_gan(experiment: GanExperiment, command: str) -> GanRun | None:
     tasks = open_tasks(experiment, accelerator.num_processes)
     start_of(experiment)
     networks = build_networks(experiment)  # as the rest: whatever is wrong shows before anything is written
+    nearest = find_nearest(experiment, tasks)
+    tasks = [
+        dataclasses.replace(task, init=nearest[task.name].task) if task.name in nearest else task for task in tasks
+    ]
     with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
-            start_folder(experiment, folder, "gan", command)
+            start_folder(experiment, folder, "gan", command, nearest=nearest)
+            for task, found in nearest.items():
+                print(f"task {task} starts from {found}")
         accelerator.wait_for_everyone()
         run = GanRun(folder.path)
         _train(run, experiment, networks, tasks, accelerator)
     return run if accelerator.is_main_process else None
+
+
+def find_nearest(experiment: GanExperiment, tasks: list[GanTask]) -> dict[str, Nearest]:
+    """Where the tasks start that are to start from the nearest one."""
+    method = experiment.method
+    wanted = [task.name for task in tasks if (task.init or method.init) == NEAREST and not method.fresh]
+    return nearest_earlier({task.name: task.images for task in tasks}, wanted, experiment.network.sizes[-1])
 
 
 def _train(

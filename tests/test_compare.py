@@ -26,11 +26,12 @@ def config(tmp_path) -> Path:
 
 def test_methods_share_the_first_task_and_land_in_one_report(config, tmp_path):
     out = tmp_path / "compare"
-    files = compare_methods(config, [], ["finetune", "ewc", "mergan", "eft", "separate"], [0], out)
+    methods = ["finetune", "ewc", "mergan", "joint", "eft", "separate"]
+    files = compare_methods(config, [], methods, [0], out)
     scores = {
         name: {(s.trained_through, s.tested_on): s.value for s in read_scores(out / f"{name}-seed0" / "scores.jsonl")
                if s.metric == "FD-random"}
-        for name in ("finetune", "ewc", "mergan", "eft", "separate")
+        for name in methods
     }  # fmt: skip
     first = {name: cells["discs", "discs"] for name, cells in scores.items() if name != "separate"}
     assert len(set(first.values())) == 1
@@ -38,12 +39,12 @@ def test_methods_share_the_first_task_and_land_in_one_report(config, tmp_path):
         unchanged = cells["checks", "discs"] == cells["discs", "discs"]
         assert unchanged == (name in ("eft", "separate"))
     page = files[0].read_text()
-    for title in ("Finetune", "EWC", "MeRGAN-RA", "EFT"):
+    for title in ("Finetune", "EWC", "MeRGAN-RA", "Joint (bound)", "EFT"):
         assert title in page
 
 
 def test_a_method_that_takes_over_the_first_task_equals_one_that_trained_it(config, tmp_path, tiny):
-    for method in ("eft", "ewc", "mergan"):
+    for method in ("eft", "ewc", "mergan", "joint"):
         alone = train_gan(tiny(f"method={{name: {method}}}", out=f"alone-{method}"), "test")
         compare_methods(config, [], [method], [0], tmp_path / "compare")
         other = GanRun(tmp_path / "compare" / f"{method}-seed0")

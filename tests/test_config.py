@@ -148,12 +148,46 @@ def test_any_text_is_yaml_or_refused_politely(text):
         assert str(error).startswith("here")  # noqa: PT017
 
 
-def test_every_shipped_config_is_valid():
-    from eftgan.experiment import GanExperiment
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+GAN_CONFIGS = [path for path in sorted((CONFIGS / "gan").rglob("*.yaml")) if path.parent.name != "recipes"]
+NARROW = ["network.ngf=4", "network.ndf=4", "adapters.a=2", "adapters.b=2"]  # the widths cost most of the time
 
-    root = Path(__file__).resolve().parent.parent / "configs" / "gan"
-    files = sorted(root.glob("*.yaml"))
-    assert len(files) >= 4
-    for path in files:
-        experiment = load(GanExperiment, path)
-        assert experiment.out.startswith("runs/"), path
+
+@pytest.mark.parametrize("path", GAN_CONFIGS, ids=lambda path: str(path.relative_to(CONFIGS / "gan")))
+def test_every_gan_config_is_valid_and_builds(path):
+    from eftgan.experiment import GanExperiment, build_networks
+
+    experiment = load(GanExperiment, path)
+    stem = path.stem if path.parent.name == "gan" else f"{path.parent.name}-{path.stem}"
+    assert experiment.out == f"runs/{stem}"
+    if path.parent.name != "gan":
+        assert (experiment.title or experiment.method.name) == path.stem
+    small = load(GanExperiment, path, NARROW)
+    networks = build_networks(small)
+    for task in small.task_names[:2]:
+        small.method.grow(networks, task)
+        assert all(small.method.trainable(networks, task).values())
+
+
+def test_every_gan_sequence_has_a_config_per_method():
+    from eftgan.methods import METHODS
+
+    methods = {name for name, method in METHODS.items() if "gan" in method.serves}
+    recipes = {path.stem for path in (CONFIGS / "gan" / "recipes").glob("*.yaml")}
+    bases = [path for path in GAN_CONFIGS if path.parent.name == "gan"]
+    assert len(bases) == 4
+    for base in bases:
+        assert {path.stem for path in base.with_suffix("").glob("*.yaml")} == methods | recipes
+
+
+def test_every_recipe_and_its_configs_say_the_same():
+    for recipe in (CONFIGS / "gan" / "recipes").glob("*.yaml"):
+        for path in (CONFIGS / "gan").glob(f"*/{recipe.name}"):
+            assert read_yaml(path)["method"] == read_yaml(recipe)["method"]
+
+
+def test_every_classifier_config_is_valid():
+    from eftgan.classifier_experiment import ClassifierExperiment
+
+    outs = [load(ClassifierExperiment, path).out for path in sorted((CONFIGS / "classifier").glob("*.yaml"))]
+    assert len(set(outs)) == len(outs)

@@ -13,6 +13,7 @@ from eftgan.adapters.storage import (
     task_state,
 )
 from eftgan.adapters.tasks import add_task, remove_task, select_task, task_names, train_only, using_task
+from eftgan.adapters.together import Together
 from eftgan.adapters.transforms import ConvTransform, LinearTransform
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "LinearTransform",
     "TaskBank",
     "Tasks",
+    "Together",
     "add_task",
     "fingerprint",
     "insert_adapters",

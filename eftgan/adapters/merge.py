@@ -40,10 +40,15 @@ def _merge_bank(bank: TaskBank, task: nn.Module) -> nn.Module:
         return _scale_outputs(layer, task.scale)
     if bank.mode == "parallel":
         return _fold_parallel(layer, task)
-    weight, bias, groups = task.fused_parameters()
     if task.spatial is None:
-        return _compose_pointwise(layer, weight, bias, groups)
-    return nn.Sequential(layer, _convolution(weight, bias, groups=groups, padding=1))
+        return _compose_pointwise(layer, *task.fused_parameters())
+    return nn.Sequential(layer, plain_convolution(task))
+
+
+def plain_convolution(task: ConvTransform) -> nn.Conv2d:
+    """A transform as one convolution (also where training runs two: behind one, BatchNorm folds)."""
+    weight, bias, groups = task.fused_parameters()
+    return _convolution(weight, bias, groups=groups, stride=task.stride, padding=weight.shape[-1] // 2)
 
 
 def _plain_copy(layer: nn.Conv2d | nn.Linear) -> nn.Conv2d | nn.Linear:

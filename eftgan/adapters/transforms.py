@@ -44,6 +44,17 @@ def regroup(weight: Tensor, groups: int, new_groups: int) -> Tensor:
     return (blocks * diagonal).reshape(out_channels, ratio * depth, height, width)
 
 
+def fusing_pays(a: int, b: int) -> bool:
+    """Whether one convolution of group size max(a, b) is faster than two of group sizes a and b.
+
+    A rule, so that results never depend on timing; docs/benchmarks.md has the measurements behind it. One pass over
+    the feature map is saved. With b <= a that costs nothing. With b > a all 9 taps get as wide as b: worth it for
+    groups under 8 channels, which run slowly anyhow (but not for a = 1, which has fast kernels of its own).
+    """
+    widest = a if a == 1 else 32 if a < 8 else 16
+    return b <= max(a, widest)
+
+
 class ConvTransform(nn.Module):
     """ws and wd of one task at one convolution: (B, C, H, W) -> (B, K, H / stride, W / stride).
 
@@ -64,7 +75,7 @@ class ConvTransform(nn.Module):
     ) -> None:
         super().__init__()
         check_group_sizes(a, b)
-        self.parallel = parallel
+        self.parallel, self.stride = parallel, stride
 
         def grouped(size: int, kernel: int) -> nn.Conv2d | None:
             if size == 0:
@@ -103,11 +114,12 @@ class ConvTransform(nn.Module):
 
     @property
     def fuses(self) -> bool:
-        """Whether ws and wd run as one group convolution: where one's groups are unions of the other's."""
+        """Whether ws and wd run as one group convolution: where that is exact, and faster as a rule."""
         if len(self.convolutions) < 2:
             return False
         few, many = sorted((self.spatial.groups, self.depth.groups))
-        return many % few == 0
+        sizes = [conv.out_channels // conv.groups for conv in (self.spatial, self.depth)]
+        return many % few == 0 and fusing_pays(*sizes)
 
     def fused_parameters(self) -> tuple[Tensor, Tensor | None, int]:
         """Weight, bias and groups of the one convolution that equals ws + wd exactly."""
@@ -123,10 +135,12 @@ class ConvTransform(nn.Module):
         return sum(weights), bias, groups
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.fuses:
-            weight, bias, groups = self.fused_parameters()
-            return F.conv2d(x, weight, bias, self.spatial.stride, padding=1, groups=groups)
-        return self.forward_separate(x)
+        return self.forward_fused(x) if self.fuses else self.forward_separate(x)
+
+    def forward_fused(self, x: Tensor) -> Tensor:
+        """One convolution for both."""
+        weight, bias, groups = self.fused_parameters()
+        return F.conv2d(x, weight, bias, self.stride, padding=weight.shape[-1] // 2, groups=groups)
 
     def forward_separate(self, x: Tensor) -> Tensor:
         """The equation as it stands: one convolution for ws, one for wd."""

@@ -1,10 +1,13 @@
 """Which task does an image belong to? Every task answers, and the most certain one is believed."""
 
+from collections.abc import Callable, Iterable
+
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import registry_of, using_task
-from eftgan.methods.heads import evaluating, head_input, head_of
+from eftgan.adapters import Together, merge_task, registry_of
+from eftgan.adapters.insert import replace_modules
+from eftgan.methods.heads import evaluating, head_bank_name, head_of
 
 
 def shares_features(model: nn.Module, tasks: list[str]) -> bool:
@@ -18,19 +21,27 @@ def _trunk(model: nn.Module, task: str) -> tuple[str, str]:
 
 
 @torch.no_grad()
-def all_task_logits(model: nn.Module, tasks: list[str], x: Tensor) -> list[Tensor]:
-    """Logits (B, classes of the task) of every task for the same images, in eval mode.
+def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
+    """Logits (N, classes of the task) of every task for the same images; `batches` is called once per trunk.
 
-    Tasks that share all but their heads share one forward; each result is bit-identical to the task's own forward.
+    Each task answers as a merged network of its own, so its logits are the same bits whoever is asked beside it.
+    Tasks that share all but their heads share one trunk.
     """
     features: dict[tuple[str, str], Tensor] = {}
-    with evaluating(model), head_input(model) as noted:
-        for task in tasks:
-            if _trunk(model, task) not in features:
-                with using_task(model, task):
-                    model(x)
-                features[_trunk(model, task)] = noted.features
+    for task in tasks:
+        if _trunk(model, task) not in features:
+            trunk = merge_task(model, task)
+            replace_modules(trunk, {trunk.get_submodule(head_bank_name(model)): nn.Identity()})
+            features[_trunk(model, task)] = torch.cat([trunk(x) for x in batches()])
+    with evaluating(model):
         return [head_of(model, task)(features[_trunk(model, task)]) for task in tasks]
+
+
+def logits_together(model: nn.Module, tasks: list[str], x: Tensor) -> list[Tensor]:
+    """The same in one pass, up to rounding: the quick way to ask for a few images."""
+    if shares_features(model, tasks):
+        return logits_by_task(model, tasks, lambda: [x])
+    return Together(model, tasks)(x)
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -43,6 +43,7 @@ class Method:
 
     serves: ClassVar[frozenset[str]] = frozenset({"gan", "classifier"})
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
+    init: ClassVar[str] = "previous"  # where a later task's own parts start
     first_init: ClassVar[str] = "identity"
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
 
@@ -62,7 +63,7 @@ class Method:
         """Add the task; `head_size` is given where its labels are its own."""
         for role, network in networks.items():
             own = set(self.owned_by_tasks(role)) | ({"heads"} if head_size else set())
-            start = (init or "previous") if task_names(network) else self.first_init
+            start = (init or self.init) if task_names(network) else self.first_init
             add_task(network, task, start, share=set(PARTS) - own, head_size=head_size)
 
     def owned_by_tasks(self, role: str) -> Iterable[Part]:
@@ -74,7 +75,7 @@ class Method:
         return True
 
     def trains_on(self, seen: list[str]) -> list[str]:
-        """Tasks whose images and heads a classifier trains with while the last of the seen tasks is learned."""
+        """Tasks whose images (and a classifier's heads) training uses while the last of the seen tasks is learned."""
         return seen[-1:]
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:

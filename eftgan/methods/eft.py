@@ -21,7 +21,9 @@ class Eft(Method):
     owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
 
     name: Literal["eft"] = "eft"
-    init: Annotated[str, Doc("where tau_t starts: previous, identity, random, or a task's name")] = "previous"
+    init: Annotated[
+        str, Doc("where tau_t starts: previous, identity, random, a task's name, or nearest (of the likest images)")
+    ] = "previous"
     first_init: Annotated[Literal["identity", "random"], Doc("where tau_1 starts")] = "identity"
     discriminator: Annotated[
         Literal["eft", "full"], Doc("eft: as the paper; full: the discriminators train whole, in no task's file")
@@ -33,7 +35,7 @@ class Eft(Method):
         return config
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
-        super().grow(networks, task, init=init or self.init, head_size=head_size)
+        super().grow(networks, task, init=init, head_size=head_size)
         if self.margin:
             self.margin.begin()
 

@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from torch import Tensor, nn
 
 from eftgan.adapters import TaskBank, named_banks, registry_of, shared_state, task_names, task_state
-from eftgan.adapters.bank import Part
+from eftgan.adapters.bank import Part, unwrap
 
 CLASSIFIER = "classifier"
 
 
+def head_bank_name(network: nn.Module) -> str:
+    """Where the output layers are: the last bank whose modules are wholly per task."""
+    return [name for name, bank in named_banks(network) if bank.part == "heads"][-1]
+
+
 def head_bank(network: nn.Module) -> TaskBank:
-    """The bank of the output layers: the last one whose modules are wholly per task."""
-    return [bank for _, bank in named_banks(network) if bank.part == "heads"][-1]
+    """The bank of the output layers."""
+    return unwrap(network).get_submodule(head_bank_name(network))
 
 
 def head_of(network: nn.Module, task: str) -> nn.Module:

@@ -1,25 +1,38 @@
 """Joint training: the upper bound that keeps all images."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import nn
 
+from eftgan.adapters import named_banks
+from eftgan.adapters.bank import Part
 from eftgan.methods.base import Method, Networks
-from eftgan.methods.heads import train_heads
+from eftgan.methods.heads import CLASSIFIER
 
 
 @dataclass
 class Joint(Method):
-    """Every task trains on the images of all tasks seen, with one softmax over their joined heads."""
+    """Every task trains on the images of all tasks seen, and all that any of them owns goes on training.
 
-    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
+    A classifier has one softmax over the joined heads. A GAN is conditioned on the task by what every task owns: the
+    normalisation of generator and discriminators, and the discriminators' logits layers. Its batches come from the
+    seen tasks in turn, with that task selected in every network. A task trains for as many steps as with any other
+    method, so that runs compare by their steps: the more tasks are seen, the fewer of them each task gets.
+    """
 
     name: Literal["joint"] = "joint"
+
+    def owned_by_tasks(self, role: str) -> Iterable[Part]:
+        return () if role == CLASSIFIER else ("norms", "heads")
 
     def trains_on(self, seen: list[str]) -> list[str]:
         return seen
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
-        found = super().trainable(networks, task)
-        return {role: train_heads(networks[role], parameters) for role, parameters in found.items()}
+        super().trainable(networks, task)
+        for network in networks.values():
+            for _, bank in named_banks(network):
+                bank.tasks.requires_grad_(True)
+        return {role: [p for p in network.parameters() if p.requires_grad] for role, network in networks.items()}

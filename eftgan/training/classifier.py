@@ -6,7 +6,7 @@ Per task: grow the network by a head (and what else the method gives a task) -> 
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -68,6 +68,7 @@ class ClassifierTrainer(Trainer):
 
     options: ClassifierTraining
     pixels: Pixels
+    starts: Mapping[str, str] = field(default_factory=dict)  # per task, in place of the method's init
     records: dict[str, dict[str, float]] = field(default_factory=dict)  # per task: seconds, steps, ...
 
     @property
@@ -87,7 +88,8 @@ class ClassifierTrainer(Trainer):
         task, self._best = tasks[index], Best()
         if self.progress.step == 0:
             torch.manual_seed(stream_seed(self.seed, task.name, "init"))
-            self.method.grow(self.networks, task.name, head_size=len(task.classes))
+            init = self.starts.get(task.name)
+            self.method.grow(self.networks, task.name, init=init, head_size=len(task.classes))
             self._best.keep(self._restorable())
             resumed = None
         elif self.options.selection != "last":

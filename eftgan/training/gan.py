@@ -18,10 +18,9 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 from typing_extensions import Doc
 
-from eftgan.adapters import select_task
+from eftgan.adapters import select_task, using_task
 from eftgan.config import Count, Positive, Share
 from eftgan.data.grid import save_grid
-from eftgan.data.sampler import StepBatches
 from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
@@ -40,6 +39,7 @@ from eftgan.training.gan_probe import gan_probe
 from eftgan.training.losses import colour_consistency, discriminator_loss, generator_loss
 from eftgan.training.sampling import fixed_noise
 from eftgan.training.trainer import Trainer
+from eftgan.training.turns import Turns
 
 GENERATOR = "generator"
 
@@ -101,12 +101,12 @@ class GanTrainer(Trainer):
             if self.start and index == 0 and resumed is None:
                 self._take_over_first_task(tasks[0])
             else:
-                self._train_task(index, tasks[index], resumed)
+                self._train_task(index, tasks, resumed)
 
         self.run_tasks(names, train_task)
 
-    def _train_task(self, index: int, task: GanTask, resumed: dict[str, Tensor] | None) -> None:
-        fresh = self.progress.step == 0
+    def _train_task(self, index: int, tasks: list[GanTask], resumed: dict[str, Tensor] | None) -> None:
+        task, fresh = tasks[index], self.progress.step == 0
         if fresh:
             torch.manual_seed(stream_seed(self.seed, task.name, "init"))
             self.method.grow(self.networks, task.name, init=task.init)
@@ -122,7 +122,8 @@ class GanTrainer(Trainer):
         if not fresh:
             self.ema.load_state_dict(below("ema", resumed))
             restore_optimizers(self.optimizers, self.networks, resumed)
-        self._train_steps(task)
+        together = self.method.trains_on([each.name for each in tasks[: index + 1]])
+        self._train_steps(task, {each.name: each.images for each in tasks if each.name in together})
         self.ema.become()
         self.ema = None
         self.agree_on_buffers()
@@ -140,7 +141,8 @@ class GanTrainer(Trainer):
     def further_state(self) -> dict[str, dict[str, Tensor]]:
         return {"ema": self.ema.state_dict()} if self.ema else {}
 
-    def _train_steps(self, task: GanTask) -> None:
+    def _train_steps(self, task: GanTask, images: dict[str, Dataset]) -> None:
+        """`images`: of the tasks that the method trains on, mostly of this one alone; they take turns."""
         networks, stepping = self._prepare()
         accelerator, progress = self.accelerator, self.progress
         bar = progress_bar(
@@ -150,9 +152,9 @@ class GanTrainer(Trainer):
         healthy = torch.ones((), dtype=torch.bool, device=accelerator.device)
         first = progress.step * self.options.accumulation
         with bar:
-            for micro, images in enumerate(self._batches(task), first):
-                with accelerator.accumulate(*networks.values()):
-                    losses = self._micro_step(task.name, micro, images, networks, stepping)
+            for micro, (of, batch) in enumerate(self._batches(task, images), first):
+                with accelerator.accumulate(*networks.values()), self._using(of):
+                    losses = self._micro_step(task.name, micro, batch, networks, stepping)
                 healthy &= torch.stack(list(losses.values())).isfinite().all()
                 if accelerator.sync_gradients:
                     self.ema.update()
@@ -232,17 +234,21 @@ class GanTrainer(Trainer):
         networks, stepping = prepared[: len(roles)], prepared[len(roles) :]
         return dict(zip(roles, networks, strict=True)), dict(zip(roles, stepping, strict=True))
 
-    def _batches(self, task: GanTask) -> Iterator[Tensor]:
-        """Batches from the current step to the task's last: the same ones however often training stopped."""
+    def _batches(self, task: GanTask, images: dict[str, Dataset]) -> DataLoader:
+        """From the current step to the task's last: the same batches however often training stopped."""
         options, accelerator = self.options, self.accelerator
-        sampler = StepBatches(
-            len(task.images), options.batch, seed=self.seed, task=task.name,
-            start_step=self.progress.step * options.accumulation,
-            steps=(task.steps - self.progress.step) * options.accumulation,
-            rank=accelerator.process_index, world=accelerator.num_processes,
-        )  # fmt: skip
-        for batch in DataLoader(task.images, batch_sampler=sampler, num_workers=options.workers):
-            yield batch[0] if isinstance(batch, (list, tuple)) else batch
+        rank, world = accelerator.process_index, accelerator.num_processes
+        turns = Turns(images, options.batch, seed=self.seed, rank=rank, world=world)
+        numbers = range(self.progress.step * options.accumulation, task.steps * options.accumulation)
+        return DataLoader(turns, sampler=numbers, batch_size=None, num_workers=options.workers)
+
+    @contextlib.contextmanager
+    def _using(self, task: str) -> Iterator[None]:
+        """Every network computes for the task inside the block."""
+        with contextlib.ExitStack() as stack:
+            for network in self.networks.values():
+                stack.enter_context(using_task(network, task))
+            yield
 
     def _probe(self, task: GanTask) -> Probe:
         return gan_probe(self.networks, task.images, task.name, self.seed, self.sizes, self.z_dim, self._generator_loss)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from eftgan.adapters import (
     AdapterConfig,
+    ConvTransform,
     add_task,
     insert_adapters,
     load_shared,
@@ -149,3 +150,17 @@ def test_a_merged_task_gives_the_same_output_from_plain_layers(case, dtype, tole
     assert isinstance(merged[0], nn.Sequential) != case.one_layer
     if not isinstance(merged[0], nn.Linear):
         assert isinstance(merged[1], nn.Identity)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "fused"),
+    [(8, 4, True), (8, 8, True), (8, 16, True), (8, 32, False), (16, 32, False), (32, 16, True),
+     (4, 32, True), (4, 64, False), (2, 8, True), (1, 1, True), (1, 16, False)],
+)  # fmt: skip
+def test_one_convolution_where_it_pays_two_elsewhere(a, b, fused):
+    transform = ConvTransform(64, 64, a, b)
+    transform.reset_parameters()
+    x = torch.randn(2, 64, 5, 5)
+    assert transform.fuses == fused
+    assert torch.equal(transform(x), transform.forward_fused(x) if fused else transform.forward_separate(x))
+    assert torch.allclose(transform.forward_fused(x), transform.forward_separate(x), atol=1e-5)

@@ -4,10 +4,17 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, add_task, insert_adapters, using_task
-from eftgan.evaluation.task_inference import all_task_logits, entropy, infer_classes, infer_tasks, shares_features
+from eftgan.evaluation.task_inference import (
+    entropy,
+    infer_classes,
+    infer_tasks,
+    logits_by_task,
+    logits_together,
+    shares_features,
+)
 from eftgan.models import build_classifier
 
 TASKS = ["a", "b", "c"]
@@ -28,21 +35,28 @@ def network(parts) -> nn.Module:
 def test_each_task_answers_as_it_does_alone(parts):
     model, x = network(parts), torch.randn(5, 3, 16, 16)
     state = {key: tensor.clone() for key, tensor in model.state_dict().items()}
-    logits = all_task_logits(model, TASKS, x)
+    logits = logits_by_task(model, TASKS, lambda: x.split(3))
+    together = logits_together(model, TASKS, x)
     assert [each.shape for each in logits] == [(5, 2), (5, 3), (5, 4)]
     assert model.training
     assert all(torch.equal(state[key], tensor) for key, tensor in model.state_dict().items())
     model.eval()
-    for task, each in zip(TASKS, logits, strict=True):
+    for task, each, quick in zip(TASKS, logits, together, strict=True):
         with using_task(model, task):
-            assert torch.equal(model(x), each)
+            assert torch.allclose(model(x), each, atol=1e-5)
+            assert torch.allclose(each, quick, atol=1e-5)
+        (alone,) = logits_by_task(model, [task], lambda: x.split(3))
+        assert torch.equal(alone, each)
 
 
 def test_tasks_that_differ_in_heads_alone_share_one_forward():
-    model, x = network(("heads",)), torch.randn(2, 3, 16, 16)
-    calls = []
-    model.stem.register_forward_hook(lambda *given: calls.append(1))
-    all_task_logits(model, TASKS, x)
+    model, x, calls = network(("heads",)), torch.randn(2, 3, 16, 16), []
+
+    def batches() -> list[Tensor]:
+        calls.append(1)
+        return [x]
+
+    logits_by_task(model, TASKS, batches)
     assert len(calls) == 1
     assert shares_features(model, TASKS)
     assert not shares_features(network(("transforms", "norms", "heads")), TASKS)

@@ -12,7 +12,7 @@ from eftgan.data.pixels import Pixels
 from eftgan.data.shapes import CLASSES, LabelledShapes
 from eftgan.data.splits import LabelledTask, split_classes
 from eftgan.evaluation.accuracy import TIL, accuracies
-from eftgan.evaluation.task_inference import all_task_logits
+from eftgan.evaluation.task_inference import logits_by_task
 from eftgan.methods import Method
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.training.checkpoint import RunFolder
@@ -81,7 +81,8 @@ def learn(tmp_path, three_tasks):
             names = [task.name for task in tasks[: after + 1]]
             seen = {}
             for on, task in enumerate(tasks[: after + 1]):
-                answers = all_task_logits(network, names, PIXELS(task.test.images))
+                images = PIXELS(task.test.images)
+                answers = logits_by_task(network, names, lambda images=images: [images])
                 matrix[after, on] = accuracies(answers, on, task.test.targets, joined=False)[TIL]
                 seen[task.name] = answers[on]
             logits.append(seen)

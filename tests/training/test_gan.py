@@ -210,7 +210,7 @@ def test_a_task_file_is_little_more_than_its_adapters_and_normalisation(tiny):
     assert len(list(run.folder.path.glob("shared*"))) == 1
 
 
-@pytest.mark.parametrize("method", ["finetune", "ewc", "mergan", "separate", "eft"])
+@pytest.mark.parametrize("method", ["finetune", "ewc", "si", "rwalk", "mergan", "joint", "separate", "eft"])
 def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny, method):
     run = train_gan(tiny(method_word(method)), "test")
     early = images_of(run, "discs", 0)
@@ -218,7 +218,7 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
     assert torch.equal(early, late) == (method in ("eft", "separate"))
 
 
-@pytest.mark.parametrize("method", ["ewc", "mergan", "separate"])
+@pytest.mark.parametrize("method", ["ewc", "mergan", "joint", "separate"])
 def test_stopped_methods_with_memory_go_on_to_the_same_bits(tiny, method):
     words = (method_word(method),)
     whole = train_gan(tiny(*words, out="whole"), "test")
@@ -241,7 +241,7 @@ def test_stopped_methods_with_memory_go_on_to_the_same_bits(tiny, method):
 
 def test_all_methods_start_from_the_same_first_task(tiny):
     grids = set()
-    for method in ("eft", "finetune", "mergan", "ewc"):
+    for method in ("eft", "finetune", "mergan", "ewc", "joint"):
         run = train_gan(tiny(method_word(method), "training.steps=3", out=method), "test")
         grids.add(run.folder.sample_grid(run.tasks, 0, 0).read_bytes())
     assert len(grids) == 1

@@ -1,0 +1,50 @@
+"""Which earlier task has the most similar images: where a task with `init: nearest` starts."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from eftgan.data.transforms import centre_crop
+from eftgan.evaluation.features import load_extractor
+from eftgan.evaluation.fid import frechet_distance
+from eftgan.evaluation.reference import collect_statistics
+
+IMAGES = 500  # of each task, spread evenly over its images
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The task that was chosen, and the distances of all that there were to choose from."""
+
+    task: str
+    distances: dict[str, float]
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{name} {distance:.2f}" for name, distance in self.distances.items())
+        return f"{self.task}, the nearest by FD-random ({figures})"
+
+
+def nearest_earlier(images: Mapping[str, Dataset], wanted: Collection[str], size: int) -> dict[str, Nearest]:
+    """For every wanted task the one before it of the least Fréchet distance; the first task has none and is left out.
+
+    The features are those of the fixed random network, so the images alone decide, with nothing to download.
+    """
+    if not wanted:
+        return {}
+    extractor, statistics, found = load_extractor("random"), {}, {}
+    for name, own in images.items():
+        here = collect_statistics(_sample(own, size), extractor, progress=False)
+        if statistics and name in wanted:
+            distances = {other: frechet_distance(here, there) for other, there in statistics.items()}
+            found[name] = Nearest(min(distances, key=distances.get), distances)
+        statistics[name] = here
+    return found
+
+
+def _sample(images: Dataset, size: int) -> Iterator[Tensor]:
+    count = min(IMAGES, len(images))
+    for index in range(count):
+        item = images[index * len(images) // count]
+        yield centre_crop(item[0] if isinstance(item, tuple) else item, size)

@@ -1,0 +1,38 @@
+"""Batches of several tasks in turn."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from eftgan.data.sampler import StepBatches
+from eftgan.data.shapes import ShapeImages
+from eftgan.training.turns import Turns
+
+IMAGES = {"a": ShapeImages("discs", 9, 8), "b": ShapeImages("stripes", 7, 8), "c": ShapeImages("checks", 5, 8)}
+
+
+def test_a_batch_is_known_by_its_number():
+    turns = Turns(IMAGES, 4, seed=3)
+    for number in (7, 0, 5, 100):
+        task, images = turns[number]
+        name = list(IMAGES)[number % 3]
+        order = StepBatches(len(IMAGES[name]), 4, seed=3, task=name).at(number // 3)
+        assert task == name
+        assert torch.equal(images, IMAGES[name].images[order])
+
+
+def test_a_task_alone_has_every_turn():
+    turns = Turns({"b": IMAGES["b"]}, 2, seed=0, rank=1, world=2)
+    order = StepBatches(7, 2, seed=0, task="b", rank=1, world=2)
+    loader = DataLoader(turns, sampler=range(3, 9), batch_size=None)
+    for step, (task, images) in enumerate(loader, 3):
+        assert task == "b"
+        assert torch.equal(images, IMAGES["b"].images[order.at(step)])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_labels_are_left_out_and_loader_processes_change_nothing(workers):
+    images = TensorDataset(torch.arange(12).reshape(6, 2), torch.zeros(6))
+    loader = DataLoader(Turns({"t": images}, 4, seed=0), sampler=range(3), batch_size=None, num_workers=workers)
+    for step, (_, batch) in enumerate(loader):
+        assert torch.equal(batch, images.tensors[0][StepBatches(6, 4, seed=0, task="t").at(step)])
