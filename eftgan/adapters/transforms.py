@@ -48,11 +48,20 @@ def fusing_pays(a: int, b: int) -> bool:
     """Whether one convolution of group size max(a, b) is faster than two of group sizes a and b.
 
     A rule, so that results never depend on timing; docs/benchmarks.md has the measurements behind it. One pass over
-    the feature map is saved. With b <= a that costs nothing. With b > a all 9 taps get as wide as b: worth it for
-    groups under 8 channels, which run slowly anyhow (but not for a = 1, which has fast kernels of its own).
+    the feature map is saved. With b <= a that costs nothing; beyond, all 9 taps get as wide as b, which pays up to 16
+    channels. A depthwise convolution (a = 1) has fast kernels of its own and stays alone.
     """
-    widest = a if a == 1 else 32 if a < 8 else 16
-    return b <= max(a, widest)
+    return b <= (a if a == 1 else max(a, 16))
+
+
+def fast_group_size(channels: int, size: int) -> int:
+    """The group size that a group convolution is run with: its own, or a small multiple that is faster.
+
+    CPU kernels take channels by eights, others run several times slower: such groups are run in pairs or fours, with
+    zeros between them (the same rule and the same measurements as above).
+    """
+    wider = math.lcm(size, 8)
+    return wider if size > 1 and wider <= 16 and channels % wider == 0 else size
 
 
 class ConvTransform(nn.Module):
@@ -124,7 +133,7 @@ class ConvTransform(nn.Module):
     def fused_parameters(self) -> tuple[Tensor, Tensor | None, int]:
         """Weight, bias and groups of the one convolution that equals ws + wd exactly."""
         convolutions = self.convolutions
-        groups = math.gcd(*(conv.groups for conv in convolutions))
+        groups = self._fast_groups(math.gcd(*(conv.groups for conv in convolutions)))
         kernel = max(conv.kernel_size[0] for conv in convolutions)
         weights = [
             F.pad(regroup(conv.weight, conv.groups, groups), [(kernel - conv.kernel_size[0]) // 2] * 4)
@@ -134,16 +143,31 @@ class ConvTransform(nn.Module):
         bias = None if biases[0] is None else sum(biases)
         return sum(weights), bias, groups
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.forward_fused(x) if self.fuses else self.forward_separate(x)
+    def _fast_groups(self, groups: int) -> int:
+        conv = self.convolutions[0]
+        if conv.in_channels != conv.out_channels:
+            return groups
+        return conv.out_channels // fast_group_size(conv.out_channels, conv.out_channels // groups)
 
-    def forward_fused(self, x: Tensor) -> Tensor:
-        """One convolution for both."""
-        weight, bias, groups = self.fused_parameters()
-        return F.conv2d(x, weight, bias, self.stride, padding=weight.shape[-1] // 2, groups=groups)
+    def executed(self) -> list[tuple[Tensor, Tensor | None, int]]:
+        """Weight, bias and groups of the convolutions that the forward runs and adds."""
+        if self.fuses:
+            return [self.fused_parameters()]
+        groups = [self._fast_groups(conv.groups) for conv in self.convolutions]
+        return [
+            (regroup(conv.weight, conv.groups, fewer), conv.bias, fewer)
+            for conv, fewer in zip(self.convolutions, groups, strict=True)
+        ]
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, *rest = (
+            F.conv2d(x, weight, bias, self.stride, padding=weight.shape[-1] // 2, groups=groups)
+            for weight, bias, groups in self.executed()
+        )
+        return first + rest[0] if rest else first
 
     def forward_separate(self, x: Tensor) -> Tensor:
-        """The equation as it stands: one convolution for ws, one for wd."""
+        """The equation as it stands: one convolution for ws, one for wd. The forward equals it up to rounding."""
         first, *rest = self.convolutions
         out = first(x)
         return out + rest[0](x) if rest else out

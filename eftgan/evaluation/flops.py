@@ -5,7 +5,6 @@ are not counted.
 """
 
 import copy
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -93,13 +92,10 @@ def _attention(attention: nn.MultiheadAttention, x: Tensor, out: Tensor) -> int:
 
 
 def _conv_transform(transform: ConvTransform, x: Tensor, out: Tensor) -> Flops:
-    """ws and wd apart, and the one convolution that runs where they fuse."""
+    """ws and wd apart, and the convolutions that run for them."""
     apart = sum(_convolution(conv, x, out) for conv in transform.convolutions)
-    if not transform.fuses:
-        return Flops(apart, apart)
-    groups = math.gcd(*(conv.groups for conv in transform.convolutions))
-    depth = transform.spatial.in_channels // groups
-    return Flops(apart, out.numel() * (2 * 9 * depth + (transform.spatial.bias is not None)))
+    runs = sum(out.numel() * (2 * w[0].numel() + (bias is not None)) for w, bias, _ in transform.executed())
+    return Flops(apart, runs)
 
 
 COUNTS: dict[tuple[type, ...], Count] = {

@@ -153,14 +153,14 @@ def test_a_merged_task_gives_the_same_output_from_plain_layers(case, dtype, tole
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "fused"),
-    [(8, 4, True), (8, 8, True), (8, 16, True), (8, 32, False), (16, 32, False), (32, 16, True),
-     (4, 32, True), (4, 64, False), (2, 8, True), (1, 1, True), (1, 16, False)],
+    ("channels", "a", "b", "groups"),
+    [(64, 8, 4, [8]), (64, 8, 16, [4]), (64, 32, 16, [2]), (64, 8, 32, [8, 2]), (64, 16, 32, [4, 2]),
+     (64, 4, 16, [4]), (64, 4, 32, [8, 2]), (64, 4, 0, [8]), (64, 2, 0, [8]), (64, 0, 4, [8]),
+     (64, 1, 1, [64]), (64, 1, 16, [64, 4]), (64, 1, 0, [64]), (48, 12, 0, [4]), (20, 4, 0, [5]), (60, 5, 0, [12])],
 )  # fmt: skip
-def test_one_convolution_where_it_pays_two_elsewhere(a, b, fused):
-    transform = ConvTransform(64, 64, a, b)
+def test_group_convolutions_run_in_the_form_that_is_fast(channels, a, b, groups):
+    transform = ConvTransform(channels, channels, a, b)
     transform.reset_parameters()
-    x = torch.randn(2, 64, 5, 5)
-    assert transform.fuses == fused
-    assert torch.equal(transform(x), transform.forward_fused(x) if fused else transform.forward_separate(x))
-    assert torch.allclose(transform.forward_fused(x), transform.forward_separate(x), atol=1e-5)
+    x = torch.randn(2, channels, 5, 5)
+    assert [count for _, _, count in transform.executed()] == groups
+    assert torch.allclose(transform(x), transform.forward_separate(x), atol=1e-5)
