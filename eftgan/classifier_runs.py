@@ -69,6 +69,12 @@ class ClassifierRun(SavedRun):
         ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
         return names[found], ranked
 
+    def describe_network(self) -> str:
+        return f"{self.experiment.network.name}, {self.experiment.network.size} pixels"
+
+    def data_of(self, index: int) -> str:
+        return ", ".join(self.classes.get(self.tasks[index], ["classes not known yet"]))
+
     def summary(self) -> str:
         """What came out, and what a person does next."""
         lines, scores, last = [], read_scores(self.folder.scores), len(self.trained) - 1

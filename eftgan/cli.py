@@ -194,9 +194,12 @@ def add_info(commands) -> None:
 
 def info(args: argparse.Namespace) -> None:
     """Print what a run folder holds."""
+    from eftgan.classifier_runs import ClassifierRun
+    from eftgan.reports.runs import read_info
     from eftgan.runs import GanRun
 
-    print(GanRun(args.run).describe())
+    kind = read_info(args.run / "run.json").get("kind")
+    print((ClassifierRun if kind == "classifier" else GanRun)(args.run).describe())
 
 
 def add_export(commands) -> None:

@@ -25,6 +25,8 @@ from eftgan.errors import UserError
 from eftgan.files import write_json, write_text
 from eftgan.methods import AnyMethod, Eft
 from eftgan.models.stackgan import Discriminator, Generator, StackGanConfig, init_weights
+from eftgan.scores import read_scores
+from eftgan.tensors import file_digest
 from eftgan.training.checkpoint import RunFolder
 from eftgan.training.gan import GENERATOR, GanTask, GanTraining
 
@@ -144,6 +146,32 @@ class SavedRun:
         if str(task).isdigit() and 1 <= int(task) <= len(trained):
             return int(task) - 1
         raise UserError(f"no task {str(task)!r} in {self.folder.path}; it has: {', '.join(trained)}")
+
+    def describe(self) -> str:
+        """Tasks, steps, files and digests, as text."""
+        lines = [
+            f"run      {self.folder.path}",
+            f"method   {self.experiment.method.name}, seed {self.experiment.seed}",
+            f"network  {self.describe_network()}",
+        ]
+        if self.folder.shared.exists():
+            lines.append(f"shared   {self.folder.shared.stat().st_size:,} bytes, {file_digest(self.folder.shared)}")
+        for index, name in enumerate(self.tasks):
+            path = self.folder.task_file(index, name)
+            state = f"{path.stat().st_size:,} bytes, {file_digest(path)}" if path.exists() else "not trained yet"
+            lines.append(f"task {index + 1:<3} {name}: {state}  ({self.data_of(index)})")
+        for score in read_scores(self.folder.scores):
+            if self.trained and score.metric == "growth" and score.tested_on == self.trained[-1]:
+                lines.append(f"growth   {score.value:.2%} of the base's parameters per task")
+        return "\n".join(lines)
+
+    def describe_network(self) -> str:
+        """One line about the network."""
+        raise NotImplementedError
+
+    def data_of(self, index: int) -> str:
+        """Where a task's images come from."""
+        raise NotImplementedError
 
 
 def build_networks(experiment: GanExperiment) -> dict[str, nn.Module]:

@@ -10,8 +10,7 @@ from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream
 from eftgan.data.transforms import centre_crop
 from eftgan.experiment import GanExperiment, SavedRun, build_generator
-from eftgan.scores import read_scores
-from eftgan.tensors import file_digest, read_tensors
+from eftgan.tensors import read_tensors
 from eftgan.training.checkpoint import below, read_task
 from eftgan.training.gan import GENERATOR
 from eftgan.training.sampling import GRID_IMAGES, fixed_noise, generate
@@ -69,24 +68,12 @@ class GanRun(SavedRun):
             f"  eftgan info {path}",
         ])  # fmt: skip
 
-    def describe(self) -> str:
-        """Tasks, steps, files and digests, as text."""
-        lines = [
-            f"run      {self.folder.path}",
-            f"method   {self.experiment.method.name}, seed {self.experiment.seed}",
-        ]
+    def describe_network(self) -> str:
         network = self.experiment.network
-        lines.append(f"network  StackGAN-v2, sizes {network.sizes}, ngf {network.ngf}, ndf {network.ndf}")
-        if self.folder.shared.exists():
-            lines.append(f"shared   {self.folder.shared.stat().st_size:,} bytes, {file_digest(self.folder.shared)}")
-        for index, task in enumerate(self.experiment.tasks):
-            path = self.folder.task_file(index, task.name)
-            state = f"{path.stat().st_size:,} bytes, {file_digest(path)}" if path.exists() else "not trained yet"
-            lines.append(f"task {index + 1:<3} {task.name}: {state}  ({task.data})")
-        for score in read_scores(self.folder.scores):
-            if score.metric == "growth" and score.tested_on == self.trained[-1]:
-                lines.append(f"growth   {score.value:.2%} of the base's parameters per task")
-        return "\n".join(lines)
+        return f"StackGAN-v2, sizes {network.sizes}, ngf {network.ngf}, ndf {network.ndf}"
+
+    def data_of(self, index: int) -> str:
+        return self.experiment.tasks[index].data
 
     def real_images(self, index: int) -> "Images":
         """The training images of a task."""

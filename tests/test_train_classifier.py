@@ -54,13 +54,16 @@ def enter(monkeypatch, *words: str) -> int:
     return 0
 
 
-@pytest.mark.parametrize("config", sorted((ROOT / "configs" / "classifier").glob("*.yaml")), ids=lambda p: p.stem)
+CONFIGS = ROOT / "configs" / "classifier"
+
+
+@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_configs_read_and_build(config):
     experiment = load(ClassifierExperiment, config)
     assert experiment.task_names
     with torch.device("meta"):
         build_classifier(experiment.network.name, 2)
-    assert experiment.out == f"runs/{config.stem}" or config.stem == "shapes"
+    assert experiment.out == f"runs/{config.relative_to(CONFIGS).with_suffix('')}" or config.stem == "shapes"
 
 
 def test_a_run_is_scored_reported_and_read_back(tiny_classes):
@@ -188,6 +191,9 @@ def test_an_image_is_classified_with_or_without_its_task(tiny_classes, tmp_path,
     shown = capsys.readouterr().out
     for name in run.labelled[1].classes:
         assert name in shown
+    main(["info", str(out)])
+    assert f"task 2   {run.tasks[1]}: " in (facts := capsys.readouterr().out)
+    assert f"({', '.join(run.labelled[1].classes)})" in facts
     task, ranked = run.classify(image)
     assert task in run.trained
     assert abs(sum(share for _, share in ranked) - 1) < 1e-5

@@ -18,7 +18,7 @@ class Ewc(QuadraticPenalty):
 
     form per-task: all quadratics of eq. 3. Their sum is again one quadratic, with the Fishers added up and the
     anchor at their weighted mean (and a constant, which has no gradient), so memory does not grow with the tasks.
-    form online (Schwarz et al. 2018, section 4): one anchor, the latest, and F = decay * F + F_t.
+    form online (Schwarz et al. 2018): one anchor, the latest, and F = decay * F + F_t.
     """
 
     factor: ClassVar[float] = 0.5

@@ -17,9 +17,12 @@ from eftgan.methods.heads import CLASSIFIER, head_input, head_of, train_heads
 
 
 def distillation(new: Tensor, old: Tensor, temperature: float) -> Tensor:
-    """Eqs. 2 and 3: cross-entropy between the softened outputs, old ones as targets; mean over the batch."""
-    targets = F.softmax(old / temperature, dim=1)  # eq. 3: y^(1/T), normalised
-    return -(targets * F.log_softmax(new / temperature, dim=1)).sum(1).mean()  # eq. 2
+    """The paper's loss for old tasks: -sum y' log y^', where y' = y^(1/T) / sum y^(1/T), and y^' likewise.
+
+    y are the recorded probabilities of the old network, y^ those of the new one; mean over the batch.
+    """
+    targets = F.softmax(old / temperature, dim=1)  # the same as y^(1/T), normalised
+    return -(targets * F.log_softmax(new / temperature, dim=1)).sum(1).mean()
 
 
 @dataclass
@@ -30,7 +33,7 @@ class Lwf(Method):
 
     name: Literal["lwf"] = "lwf"
     strength: Annotated[NonNegative, Doc("lambda_o: weight of every earlier task's distillation loss")] = 1.0
-    temperature: Annotated[Positive, Doc("T of eq. 3")] = 2.0
+    temperature: Annotated[Positive, Doc("T: probabilities are raised to 1/T")] = 2.0
 
     def __post_init__(self) -> None:
         self.teacher: nn.Module | None = None  # the network as the task found it

@@ -15,7 +15,11 @@ from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, values
 
 @dataclass
 class Mas(QuadraticPenalty):
-    """Memory aware synapses, eq. 3: L + lambda * sum Omega (theta - theta*)^2, Omega: the output's sensitivity."""
+    """Memory aware synapses, eq. 3: L + lambda * sum Omega (theta - theta*)^2, Omega: the output's sensitivity.
+
+    Omega is the mean over images of |d ||F(x)||^2 / d theta| (eq. 2, with the squared l2 norm of the output), added up
+    over tasks.
+    """
 
     serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
@@ -30,9 +34,8 @@ class Mas(QuadraticPenalty):
             with evaluating(network):
                 for batch in probe.inputs(CLASSIFIER):
                     for image in batch.split(1):
-                        yield network(image).square().sum()  # l2 norm squared of the output: section 4.1
+                        yield network(image).square().sum()
 
-        # eq. 2: the mean over images of |gradient|, added up over tasks.
         omega = average_gradients(squared_lengths(), parameters, Tensor.abs, self.samples)
         earlier = self.memory["importance"].get(CLASSIFIER) or zeros(parameters)
         self.memory["importance"][CLASSIFIER] = {name: earlier[name] + omega[name] for name in omega}

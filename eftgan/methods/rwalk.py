@@ -14,17 +14,19 @@ from eftgan.methods.quadratic import PathPenalty, Tensors, values, zeros
 
 @dataclass
 class RWalk(PathPenalty):
-    """Riemannian walk, eq. 8: L + lambda * sum (F + s) (theta - theta~)^2.
+    """Riemannian walk: L + lambda * sum (F + s) (theta - theta~)^2.
 
-    F is the Fisher as a moving average over steps (eq. 6); s is how much loss a parameter took off (eq. 7) per
-    distance in the Riemannian manifold. Both are brought to [0, 1] at the end of a task.
+    F is the Fisher as a moving average over steps, alpha * gradient^2 + (1 - alpha) * F. s adds up, over stretches of
+    every_steps steps, how much loss a parameter took off (the sum of -gradient * step; less than 0 counts as 0) per
+    distance in the Riemannian manifold, 1/2 F (the way of the stretch)^2 + epsilon. A task's s is averaged with what
+    came before. For the penalty both are divided by their largest value.
     """
 
     slots: ClassVar[tuple[str, ...]] = ("importance", "anchor", "fisher", "scores", "gain", "path", "corner")
 
     name: Literal["rwalk"] = "rwalk"
-    strength: Annotated[NonNegative, Doc("lambda of eq. 8")] = 10.0
-    alpha: Annotated[Share, Doc("of eq. 6: weight of the newest step's squared gradient")] = 0.9
+    strength: Annotated[NonNegative, Doc("lambda")] = 10.0
+    alpha: Annotated[Share, Doc("weight of the newest step's squared gradient in the Fisher")] = 0.9
     every_steps: Annotated[Count, Doc("Delta t: how often the score is updated")] = 10
     damping: Annotated[Positive, Doc("epsilon in the score's denominator")] = 0.1
 
@@ -42,8 +44,8 @@ class RWalk(PathPenalty):
             self.memory["corner"][role] = values(parameters)
 
     def follow(self, role: str, name: str, gradient: Tensor, moved: Tensor) -> None:
-        self.memory["fisher"][role][name].lerp_(gradient**2, self.alpha)  # eq. 6
-        self.memory["gain"][role][name] -= gradient * moved  # eq. 7, one step of the sum
+        self.memory["fisher"][role][name].lerp_(gradient**2, self.alpha)
+        self.memory["gain"][role][name] -= gradient * moved
 
     def after_step(self, role: str, networks: Networks) -> None:
         super().after_step(role, networks)
@@ -56,7 +58,7 @@ class RWalk(PathPenalty):
         fisher, gain, corner = (self.memory[slot][role] for slot in ("fisher", "gain", "corner"))
         for name, path in self.memory["path"][role].items():
             distance = 0.5 * fisher[name] * (now[name] - corner[name]) ** 2
-            path += gain[name].clamp_min(0) / (distance + self.damping)  # s: eq. 7 per distance
+            path += gain[name].clamp_min(0) / (distance + self.damping)
             gain[name].zero_()
         self.memory["corner"][role] = now
 
@@ -70,7 +72,7 @@ class RWalk(PathPenalty):
                 scores = {name: (scores[name] + earlier[name]) / 2 for name in scores}
             self.memory["scores"][role] = scores
             fisher, normal = _to_unit(self.memory["fisher"][role]), _to_unit(scores)
-            self.memory["importance"][role] = {name: fisher[name] + normal[name] for name in fisher}  # eq. 8
+            self.memory["importance"][role] = {name: fisher[name] + normal[name] for name in fisher}
             self.memory["anchor"][role] = now
             del self.memory["gain"][role], self.memory["corner"][role]
 

@@ -13,7 +13,11 @@ from eftgan.methods.quadratic import PathPenalty, values, zeros
 
 @dataclass
 class Si(PathPenalty):
-    """Synaptic intelligence, eq. 4: L + c * sum Omega (theta~ - theta)^2, Omega from the path of training."""
+    """Synaptic intelligence, eq. 4: L + c * sum Omega (theta~ - theta)^2, Omega from the path of training.
+
+    omega is the running sum of -gradient * step of the task's own loss (eq. 3); a task adds omega / (Delta^2 + xi) to
+    Omega, with Delta the way from its start to its end (eq. 5). As in the authors' code, Omega does not sink below 0.
+    """
 
     slots: ClassVar[tuple[str, ...]] = ("importance", "anchor", "path", "start")
 
@@ -34,13 +38,13 @@ class Si(PathPenalty):
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         for role in networks:
             parameters = self.protected(role, networks)
-            omega = {name: self._omega(role, name, parameter) for name, parameter in parameters.items()}
+            terms = {name: self._term(role, name, parameter) for name, parameter in parameters.items()}
             earlier = self.memory["importance"].get(role) or zeros(parameters)
-            self.memory["importance"][role] = {name: earlier[name] + omega[name] for name in omega}
+            self.memory["importance"][role] = {name: (earlier[name] + terms[name]).clamp_min(0) for name in terms}
             self.memory["anchor"][role] = values(parameters)
             del self.memory["path"][role], self.memory["start"][role]
 
-    def _omega(self, role: str, name: str, parameter: nn.Parameter) -> Tensor:
+    def _term(self, role: str, name: str, parameter: nn.Parameter) -> Tensor:
+        """What the finished task adds to Omega: eq. 5; less than nothing where the parameter went uphill."""
         moved = parameter.detach() - self.memory["start"][role][name]
-        omega = self.memory["path"][role][name] / (moved**2 + self.damping)  # eq. 5, one task's term
-        return omega.clamp_min(0)  # as the authors' code: a step uphill protects nothing
+        return self.memory["path"][role][name] / (moved**2 + self.damping)

@@ -56,7 +56,7 @@ def load_run(folder: Path) -> list[Run]:
     """The runs in one folder: usually one, more if its score lines are of several methods or seeds."""
     if not folder.is_dir():
         raise UserError(f"no run folder {folder}; give the folder that training wrote")
-    info = _read_info(folder / "run.json")
+    info = read_info(folder / "run.json")
     scores = read_scores(folder / "scores.jsonl")
     tasks = tuple(info.get("tasks") or _tasks_of(scores))
     if not tasks or not scores:
@@ -82,7 +82,8 @@ def load_run(folder: Path) -> list[Run]:
     ]
 
 
-def _read_info(path: Path) -> dict[str, Any]:
+def read_info(path: Path) -> dict[str, Any]:
+    """The facts of a run (run.json), none where the file is missing."""
     if not path.is_file():
         return {}
     try:

@@ -22,6 +22,13 @@ WORDS = [
     "evaluation={features: random, samples: 8}",
     "tasks=[{name: discs, data: 'shapes:discs', limit: 16}, {name: checks, data: 'shapes:checks', limit: 16}]",
 ]
+CLASSES = [
+    "out=run",
+    "sources=[{name: shapes/2, data: 'shapes:4'}]",
+    "limit=24",
+    "network={name: resnet8, size: 16}",
+    "training={batch: 4, first: {epochs: 1}}",
+]
 # Written at every start of training, before anything can be wrong with the rest of the folder.
 AT_EVERY_START = {".lock", "run.json"}
 
@@ -42,7 +49,7 @@ class Caller:
     def run(self, program: str, *words: object) -> tuple[int, str]:
         sys.argv = [program, *map(str, words)]
         try:
-            if program == "train_gan.py":
+            if program.endswith(".py"):
                 runpy.run_path(str(ROOT / program), run_name="__main__")
             elif program == "eftgan":
                 from eftgan.cli import main
@@ -67,6 +74,9 @@ class Caller:
 
     def train(self, message: str, *words: object) -> None:
         self.refuses(message, "train_gan.py", *WORDS, *words)
+
+    def learn(self, message: str, *words: object) -> None:
+        self.refuses(message, "train_classifier.py", *CLASSES, *words)
 
 
 @pytest.fixture

@@ -67,6 +67,39 @@ def test_a_mistake_in_a_word_is_refused(call, words, message):
 
 
 @pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("sources=[]", "name at least one"),
+        ("sources=shapes", "sources"),
+        ("sources.0.name=shapes/0", "shapes/0"),
+        ("sources.0.name=shapes/3", "do not divide"),
+        ("sources.0.name=../x", "not usable"),
+        ("sources.0.data='shapes:99'", "99"),
+        ("sources.0.data=nowhere", "nowhere"),
+        ("sources.0.data=torchvision:Nothing:here", "Nothing"),
+        ("sources.0.take=0", "sources.0.take"),
+        ("sources.0.tkae=1", "did you mean"),
+        ("limit=1", "has no training images"),
+        ("network.name=resnet1", "resnet1"),
+        ("network.name=torchvision:nothing", "nothing"),
+        ("network.weights=missing.safetensors", "missing.safetensors"),
+        ("network.size=0", "network.size"),
+        ("adapters={a: 0, b: 0}", "a=0"),
+        ("method.name=mergan", "is for a gan, not for a classifier"),
+        ("method={name: si, damping: 0}", "damping"),
+        ("method={name: eft, margin: {form: l2, statistics: stored}}", "needs statistics: live"),
+        ("training.batch=64", "fewer than one step"),
+        ("training.first.epochs=0", "training.first.epochs"),
+        ("training.selection=best", "training.selection"),
+        ("pixels.mean=[0.5]", "pixels.mean"),
+        ("tasks=[]", "unknown key tasks"),
+    ],
+)
+def test_a_mistake_in_a_word_for_a_classifier_is_refused(call, word, message):
+    call.learn(message, word)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"tasks: [", "not plain YAML"),

@@ -13,7 +13,6 @@ from eftgan.methods import Batch, Method, Probe
 from eftgan.methods.ewc import Ewc
 from eftgan.methods.feature_margin import FeatureMargin, gaussian, gaussian_kl
 from eftgan.methods.heads import CLASSIFIER
-from eftgan.methods.joint import Joint
 from eftgan.methods.lwf import Lwf, distillation
 from eftgan.methods.mas import Mas
 from eftgan.methods.rwalk import RWalk
@@ -156,6 +155,20 @@ def test_si_takes_the_gradient_of_the_task_without_the_penalty():
     assert torch.allclose(si.memory["path"][CLASSIFIER][NAME], torch.tensor([[1.5, 0.0]]), atol=1e-6)
 
 
+def test_a_way_uphill_takes_importance_off_again_but_not_below_zero():
+    si = Si(damping=0.1)
+    networks = grown(si)
+    for task, sign in (("first", 1.0), ("second", -1.0)):
+        if task == "second":
+            si.grow(networks, task, head_size=1)
+            si.trainable(networks, task)
+        step(si, networks, sign * torch.tensor([[1.0, 2.0]]), torch.tensor([[-0.5, -0.5 * (2 - sign)]]))
+        si.end_task(networks, task, probe_of(networks))
+    # first: 0.5 / 0.35 and 1 / 0.35; second: -0.5 / 0.35, and -3 / (1.5^2 + 0.1), which leaves 1 / 0.35 - 3 / 2.35
+    expected = torch.tensor([[0.0, 1 / 0.35 - 3 / 2.35]])
+    assert torch.allclose(si.memory["importance"][CLASSIFIER][NAME], expected, atol=1e-6)
+
+
 def test_mas_is_the_mean_sensitivity_of_the_squared_output():
     mas = Mas(strength=2.0)
     networks = grown(mas)
@@ -251,7 +264,7 @@ def test_a_resumed_regulariser_has_the_same_memory():
     assert torch.equal(ewc.penalty(CLASSIFIER, networks, batch), again.penalty(CLASSIFIER, networks, batch))
 
 
-@pytest.mark.parametrize("method", [Joint(), Lwf(), Mas()])
+@pytest.mark.parametrize("method", [Lwf(), Mas()])
 def test_methods_for_classifiers_refuse_a_gan(method):
     with pytest.raises(UserError, match="is for a classifier, not for a gan"):
         method.prepare({"generator": Line()}, {"generator": AdapterConfig(1, 0)})

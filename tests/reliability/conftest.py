@@ -11,7 +11,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from harness import EVALUATE, PREPARE, TRAIN, Server, everything, fresh_copy
+from harness import PROGRAMS, Server, everything, fresh_copy
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,29 @@ def server(tmp_path_factory) -> Iterator[Server]:
     server.close()
 
 
+class References(dict):
+    """Undisturbed runs by the program's name, each made when it is first asked for."""
+
+    def __init__(self, server: Server, root: Path) -> None:
+        super().__init__()
+        self.server, self.root = server, root
+        (root / "nothing").mkdir()
+        (root / "pictures" / "raw").mkdir(parents=True)
+        for number in range(12):
+            pixels = np.random.default_rng(number).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(root / "pictures" / "raw" / f"{number:02d}.png")
+
+    def __missing__(self, name: str) -> Reference:
+        command, start = PROGRAMS[name]
+        if start in PROGRAMS:
+            self[start]  # that program's folder is what this one starts from
+        place = fresh_copy(self.root / start, self.root / name)
+        points = self.server.points(command, place)
+        self[name] = Reference(command, self.root / start, everything(place), points)
+        return self[name]
+
+
 @pytest.fixture(scope="session")
-def references(server, tmp_path_factory) -> dict[str, Reference]:
-    """Undisturbed training, evaluation and data preparation."""
-    root = tmp_path_factory.mktemp("references")
-    starts = {"train": root / "nothing", "evaluate": root / "train", "prepare": root / "pictures"}
-    starts["train"].mkdir()
-    for number in range(12):
-        pixels = np.random.default_rng(number).integers(0, 256, (40, 40, 3), dtype=np.uint8)
-        (starts["prepare"] / "raw").mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(starts["prepare"] / "raw" / f"{number:02d}.png")
-    found = {}
-    for name, command in (("train", TRAIN), ("evaluate", EVALUATE), ("prepare", PREPARE)):
-        place = fresh_copy(starts[name], root / name)
-        points = server.points(command, place)
-        found[name] = Reference(command, starts[name], everything(place), points)
-    return found
+def references(server, tmp_path_factory) -> References:
+    """Undisturbed training of GANs and classifiers, evaluation and data preparation."""
+    return References(server, tmp_path_factory.mktemp("references"))

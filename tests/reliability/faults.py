@@ -96,17 +96,16 @@ def _count_steps(points: Points) -> None:
     import PIL.Image
     import torch
 
-    step, decode = torch.optim.Adam.step, PIL.Image.open
+    def counted(call: Callable, name: str) -> Callable:
+        def reached(*args: Any, **options: Any) -> Any:
+            points.reach(name)
+            return call(*args, **options)
 
-    def counted_step(*args: Any, **options: Any) -> Any:
-        points.reach("step")
-        return step(*args, **options)
+        return reached
 
-    def counted_decode(*args: Any, **options: Any) -> Any:
-        points.reach("decode")
-        return decode(*args, **options)
-
-    torch.optim.Adam.step, PIL.Image.open = counted_step, counted_decode
+    for optimizer in (torch.optim.Adam, torch.optim.SGD):
+        optimizer.step = counted(optimizer.step, "step")
+    PIL.Image.open = counted(PIL.Image.open, "decode")
 
 
 def install_from_environment() -> None:

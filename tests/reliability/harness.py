@@ -25,8 +25,25 @@ TRAIN = [
     "evaluation={features: random, samples: 8}",
     "tasks=[{name: discs, data: 'shapes:discs', limit: 16}, {name: checks, data: 'shapes:checks', limit: 16}]",
 ]
+LEARN = [
+    str(ROOT / "train_classifier.py"),
+    "out=run",
+    "sources=[{name: shapes/2, data: 'shapes:6'}]",
+    "limit=24",
+    "network={name: resnet8, size: 16}",
+    "adapters={a: 2, b: 2}",
+    "training={batch: 4, first: {epochs: 1}, save_every_steps: 2, log_every_steps: 2}",
+]
 EVALUATE = ["eftgan", "evaluate", "run", "--features", "random", "--fid-samples", "12"]
 PREPARE = ["data_prep", "folder", "raw", "set.lmdb", "--size", "32", "--workers", "0"]
+PROGRAMS = {  # by name: the command, and the name of what it starts from
+    "train": (TRAIN, "nothing"),
+    "learn-eft": ([*LEARN, "method={name: eft, margin: {statistics: stored, delta: 1000}}"], "nothing"),
+    "learn-si": ([*LEARN, "method={name: si}"], "nothing"),  # remembers the path of the task in training
+    "learn-lwf": ([*LEARN, "method={name: lwf}"], "nothing"),  # remembers the network before it
+    "evaluate": (EVALUATE, "train"),
+    "prepare": (PREPARE, "pictures"),
+}
 
 UNDISTURBED = Plan()
 MAY_DIFFER = (".lock", "lock.mdb")

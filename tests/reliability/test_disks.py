@@ -35,7 +35,7 @@ def test_a_disk_that_is_read_only_from_the_start_is_told_at_once(server, referen
     assert_one_message(ended.code, ended.err)
 
 
-@pytest.mark.parametrize("program", ["evaluate", "prepare"])
+@pytest.mark.parametrize("program", ["learn-eft", "evaluate", "prepare"])
 def test_other_programs_stop_the_same_way(server, references, tmp_path, program):
     reference = references[program]
     place = Path(shutil.copytree(reference.before, tmp_path / "place"))

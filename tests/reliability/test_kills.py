@@ -18,7 +18,9 @@ def trials(points: list[str], count: int, seed: int) -> list[list[int]]:
     return [[at] if rng.random() < 0.5 else [at, rng.randrange(len(points))] for at in choose(points, count, seed)]
 
 
-@pytest.mark.parametrize(("program", "count"), [("train", 5), ("evaluate", 2), ("prepare", 2)])
+@pytest.mark.parametrize(
+    ("program", "count"), [("train", 5), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2)]
+)
 def test_a_killed_program_repeated_leaves_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
     for number, kills in enumerate(trials(reference.points, count, seed=1)):
@@ -26,8 +28,20 @@ def test_a_killed_program_repeated_leaves_the_same_files(server, references, tmp
         assert differing == [], [reference.points[at] for at in kills]
 
 
+def test_score_lines_that_are_missing_are_measured_again_to_the_same_lines(server, references, tmp_path):
+    """As after a kill between a measurement's logits and its lines: what is there already does not count as carried."""
+    reference = references["learn-eft"]
+    server.run_to_the_end(reference.command, tmp_path, [])
+    (tmp_path / "run" / "scores.jsonl").unlink()
+    server.run_to_the_end(reference.command, tmp_path, [])
+    assert differences(tmp_path, reference.after) == []
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "count"), [("train", 40), ("evaluate", 10), ("prepare", 10)])
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [("train", 40), ("learn-eft", 8), ("learn-si", 8), ("learn-lwf", 8), ("evaluate", 10), ("prepare", 10)],
+)
 def test_many_kills_leave_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
     for number, kills in enumerate(trials(reference.points, count, seed=2)):
@@ -35,7 +49,8 @@ def test_many_kills_leave_the_same_files(server, references, tmp_path, program, 
 
 
 @pytest.mark.soak
-def test_two_hundred_kills_leave_the_same_files(server, references, tmp_path):
-    reference = references["train"]
-    for number, kills in enumerate(trials(reference.points, 200, seed=3)):
+@pytest.mark.parametrize(("program", "count"), [("train", 140), ("learn-eft", 20), ("learn-si", 20), ("learn-lwf", 20)])
+def test_two_hundred_kills_leave_the_same_files(server, references, tmp_path, program, count):
+    reference = references[program]
+    for number, kills in enumerate(trials(reference.points, count, seed=3)):
         assert killed_run_differs(server, reference, tmp_path / "run", kills) == [], (number, kills)

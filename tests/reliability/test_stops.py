@@ -20,11 +20,20 @@ def continuation(err: str) -> list[str]:
     return shlex.split(line.removeprefix("Continue with: python "))
 
 
-@pytest.mark.parametrize(("fault", "place"), [("SIGINT", "first step"), ("SIGTERM", "last step"), ("SIGINT", "report")])
-def test_a_signal_stops_politely_and_the_named_command_continues(server, references, tmp_path, fault, place):
-    reference = references["train"]
+@pytest.mark.parametrize(
+    ("program", "fault", "place"),
+    [
+        ("train", "SIGINT", "first step"),
+        ("train", "SIGTERM", "last step"),
+        ("train", "SIGINT", "report"),
+        ("learn-si", "SIGTERM", "second task"),
+    ],
+)
+def test_a_signal_stops_politely_and_the_named_command_continues(server, references, tmp_path, program, fault, place):
+    reference = references[program]
     steps = [at for at, name in enumerate(reference.points) if name == "step"]
-    at = {"first step": steps[0], "last step": steps[-1], "report": len(reference.points) - 3}[place]
+    places = {"first step": steps[0], "last step": steps[-1], "report": len(reference.points) - 3}
+    at = (places | {"second task": steps[len(steps) // 2 + 1]})[place]
     ended = server.run(reference.command, tmp_path, Plan(at, fault))
     assert ended.code == CODES[fault], ended.err
     assert "Traceback" not in ended.err
