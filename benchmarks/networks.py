@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, add_task, insert_adapters
-from eftgan.adapters.merge import fold_batchnorms
+from eftgan.adapters.merge import fast_layout, fold_batchnorms
 from eftgan.models import Discriminator, Generator, StackGanConfig, build_classifier
 
 STACKGAN = StackGanConfig(stages=1, base_size=64, ngf=64, ndf=64)
@@ -40,10 +40,10 @@ def discriminator(seed: int = 0) -> nn.Module:
 
 
 def folded(network: nn.Module) -> nn.Module:
-    """A network without adapters, its BatchNorms folded as well."""
-    plain = copy.deepcopy(network).eval().requires_grad_(False)
+    """A network without adapters, its BatchNorms folded and its layout as in merged ones."""
+    plain = copy.deepcopy(network).eval()
     fold_batchnorms(plain)
-    return plain
+    return fast_layout(plain)
 
 
 def adapted(network: nn.Module, a: int, b: int, tasks: int, heads: tuple[str, ...] = ()) -> nn.Module:

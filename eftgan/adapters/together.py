@@ -10,7 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from eftgan.adapters.bank import Row, TaskBank, named_banks, registry_of, unwrap
 from eftgan.adapters.graph import batchnorm_after, trace
-from eftgan.adapters.merge import plain_convolution
+from eftgan.adapters.merge import fast_layout, plain_convolution
 from eftgan.adapters.tasks import using_task
 from eftgan.adapters.transforms import ConvTransform
 from eftgan.errors import UserError
@@ -42,7 +42,7 @@ class Together(nn.Module):
         }
         entry = banks.get(_only_reader_of_input(graph))
         self.batch.entry = None if entry is None else stacks[id(entry)]
-        self.network = copy.deepcopy(network, stacks).eval().requires_grad_(False)
+        self.network = fast_layout(copy.deepcopy(network, stacks).eval())
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> list[Any]:
