@@ -16,6 +16,7 @@ import torch
 from benchmarks.harness import Ratio
 
 NAMES = ("inference", "training", "fusing", "class_incremental", "storage")
+NOTES = "\n## Notes\n"
 HEADER = ("benchmark", "reference", "ratio", "quartiles", "goal", "reached", "ours, ms")
 
 
@@ -34,7 +35,7 @@ def main() -> None:
             print(" | ".join(ratio.row()), flush=True)
             found.append(ratio)
     if args.out:
-        args.out.write_text(_page(found, args))
+        args.out.write_text(_page(found, args) + _notes(args.out))
 
 
 def _page(found: list[Ratio], args: argparse.Namespace) -> str:
@@ -46,6 +47,12 @@ def _page(found: list[Ratio], args: argparse.Namespace) -> str:
         "# Benchmarks\n\nRatios of two sides measured by turns in one run: the median of all rounds, with quartiles. "
         f"Smaller is better.\n\nMade by `{command}` on a machine with {machine}.\n\n{table}\n"
     )
+
+
+def _notes(page: Path) -> str:
+    """What people wrote below the table of an earlier run stays."""
+    before = page.read_text() if page.is_file() else ""
+    return before[before.index(NOTES) :] if NOTES in before else ""
 
 
 if __name__ == "__main__":

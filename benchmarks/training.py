@@ -25,7 +25,9 @@ def classifier_step(network: nn.Module, parameters: list[nn.Parameter], batch: i
     return step
 
 
-def gan_step(drawing: nn.Module, judging: nn.Module, parameters: list[list[nn.Parameter]]) -> Callable[[], None]:
+def gan_step(
+    drawing: nn.Module, judging: nn.Module, parameters: list[list[nn.Parameter]], naive: bool = False
+) -> Callable[[], None]:
     """One step of the trainer's kind: one generator forward, no weight gradients of D in the generator's turn."""
     optimizers = [torch.optim.Adam(each, 2e-4, (0.5, 0.999)) for each in parameters]
     real, z = torch.randn(8, 3, 64, 64), torch.randn(8, 100)
@@ -36,12 +38,14 @@ def gan_step(drawing: nn.Module, judging: nn.Module, parameters: list[list[nn.Pa
         optimizers[1].step()
         optimizers[1].zero_grad()
         for parameter in parameters[1]:
-            parameter.requires_grad_(False)
-        generator_loss(judging(fake)).backward()
+            parameter.requires_grad_(naive)
+        generator_loss(judging(drawing(z)[-1] if naive else fake)).backward()
         for parameter in parameters[1]:
             parameter.requires_grad_(True)
         optimizers[0].step()
         optimizers[0].zero_grad()
+        if naive:
+            optimizers[1].zero_grad()
 
     return step
 
@@ -52,12 +56,22 @@ def benchmarks() -> Iterator[Ratio]:
     whole = classifier_step(full, list(full.parameters()))
     two = adapted(resnet(), 8, 16, 2, ("head",))
     later = classifier_step(two, train_only(two, "t2"))
-    yield measure("training step, task >= 2, ResNet-18 a8 b16", later, whole, "fine-tuning step without adapters", 0.55)
+    what = "fine-tuning step without adapters"
+    yield measure("training step, task >= 2, ResNet-18 a8 b16", later, whole, what, 0.55)
+    bare = resnet()
+    own = [p for m in bare.modules() if isinstance(m, (nn.BatchNorm2d, nn.Linear)) for p in m.parameters()]
+    for parameter in set(bare.parameters()) - set(own):
+        parameter.requires_grad_(False)
+    yield measure(
+        "the same if adapters cost nothing: BatchNorm and head alone train", classifier_step(bare, own), whole, what
+    )
     drawing, judging = generator(), discriminator()
     whole = gan_step(drawing, judging, [list(drawing.parameters()), list(judging.parameters())])
     drawing, judging = adapted(generator(), 32, 16, 2), adapted(discriminator(), 32, 16, 2, ("logits",))
     own = gan_step(drawing, judging, [train_only(drawing, "t2"), train_only(judging, "t2")])
-    yield measure("training step, task >= 2, StackGAN-v2 64x64", own, whole, "fine-tuning step without adapters", 0.80)
+    yield measure("training step, task >= 2, StackGAN-v2 64x64", own, whole, what, 0.80)
+    naive = gan_step(drawing, judging, [train_only(drawing, "t2"), train_only(judging, "t2")], naive=True)
+    yield measure("the same", own, naive, "generator run twice, discriminator's weight gradients kept", 1.0)
     yield _adapters()
     hundred = adapted(resnet(), 8, 16, 100, ("head",))
     many = classifier_step(hundred, train_only(hundred, "t100"))

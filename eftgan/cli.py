@@ -138,7 +138,7 @@ def evaluate(args: argparse.Namespace) -> None:
 
 def add_compare(commands) -> None:
     parser = _command(commands, "compare", compare, "Train several methods on one sequence; one report.")
-    parser.add_argument("config", type=Path, help="the experiment; recipes/NAME.yaml beside it refine a method")
+    parser.add_argument("config", type=Path, help="X.yaml; methods are refined by X/METHOD.yaml, if there")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any key of the config")
     parser.add_argument("--methods", default="finetune,ewc,mergan,eft,separate", help="methods or recipes")
     parser.add_argument("--seeds", default="0", help="for example 0,1,2")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from eftgan.config import apply_override, build, overlay, read_yaml
+from eftgan.config import apply_override, build, read_yaml
 from eftgan.errors import UserError
 from eftgan.experiment import GanExperiment
 from eftgan.methods import METHODS
@@ -18,10 +18,8 @@ def compare_methods(
 
     The first task is trained once per seed; methods that would train it alike take it over from there.
     """
-    data = read_yaml(config)
-    for word in overrides:
-        apply_override(data, word)
-    experiments = [_experiment(config, data, recipe, seed, out) for seed in seeds for recipe in recipes]
+    data = _with_overrides(config, overrides)
+    experiments = [_experiment(config, overrides, recipe, seed, out) for seed in seeds for recipe in recipes]
     runs = []
     for experiment in experiments:
         first = _first_task(data, experiment, out)
@@ -33,21 +31,29 @@ def compare_methods(
     return write_report(runs, out / "report.html")
 
 
-def _experiment(config: Path, data: dict, recipe: str, seed: int, out: Path) -> GanExperiment:
-    """The experiment of one recipe: a YAML beside the config, or just a method's name."""
-    path = config.parent / "recipes" / f"{recipe}.yaml"
-    if path.is_file():
-        above = read_yaml(path)
-    elif recipe in METHODS:
-        above = {"method": {"name": recipe}}
-    else:
-        known = sorted({*METHODS, *(found.stem for found in path.parent.glob("*.yaml"))})
+def _with_overrides(path: Path, overrides: Sequence[str]) -> dict:
+    data = read_yaml(path)
+    for word in overrides:
+        apply_override(data, word)
+    return data
+
+
+def _experiment(config: Path, overrides: Sequence[str], recipe: str, seed: int, out: Path) -> GanExperiment:
+    """The experiment of one recipe: its YAML in the folder that is named like the config, or just a method's name."""
+    folder = config.with_suffix("")
+    path = folder / f"{recipe}.yaml"
+    if not path.is_file() and recipe not in METHODS:
+        known = sorted({*METHODS, *(found.stem for found in folder.glob("*.yaml"))})
         raise UserError(f"no method or recipe {recipe!r}; there are: {', '.join(known)}")
-    whole = overlay(data, above) | {"seed": seed, "out": str(out / f"{recipe}-seed{seed}")}
+    source = path if path.is_file() else config
+    whole = _with_overrides(source, overrides)
+    if source is config:
+        whole["method"] = {"name": recipe}
+    whole |= {"seed": seed, "out": str(out / f"{recipe}-seed{seed}")}
     whole["title"] = None if recipe in METHODS else recipe
     if not METHODS[whole["method"]["name"]].fresh:
         whole["start"] = str(out / f"first-seed{seed}")
-    return build(GanExperiment, whole, str(path if path.is_file() else config))
+    return build(GanExperiment, whole, str(source))
 
 
 def _first_task(data: dict, experiment: GanExperiment, out: Path) -> GanExperiment | None:

@@ -68,8 +68,19 @@ class Adapters:
         default_factory=dict
     )
 
+    def contain(self, other: "Adapters") -> bool:
+        """Whether transforms of the other sizes are a special case of these: the same ones or narrower groups."""
+        alike = all(getattr(self, key) == getattr(other, key) for key in ("mode", "bias", "exclude"))
+        pairs = [(self.a, self.b), *self.sizes.values()]
+        narrower = all(_divides(other.a, a) and _divides(other.b, b) for a, b in pairs)
+        return alike and (self == other or (self.mode == "serial" and not other.sizes and narrower))
+
     def config(self, heads: Sequence[str] = ()) -> AdapterConfig:
         return AdapterConfig(self.a, self.b, self.mode, self.bias, tuple(heads), tuple(self.exclude), dict(self.sizes))
+
+
+def _divides(size: int, wider: int) -> bool:
+    return size == wider or (0 < size < wider and wider % size == 0)
 
 
 @dataclass(frozen=True)
@@ -254,9 +265,13 @@ def start_of(experiment: GanExperiment) -> RunFolder | None:
     if not folder.config.is_file():
         raise UserError(f"start={experiment.start}: no run there (config.yaml is missing)")
     other = load(GanExperiment, folder.config)
-    for key in ("seed", "network", "adapters"):
+    for key in ("seed", "network"):
         if getattr(other, key) != getattr(experiment, key):
             raise UserError(f"start={experiment.start}: its {key} is another one, and so is its first task")
+    if not experiment.adapters.contain(other.adapters):
+        raise UserError(
+            f"start={experiment.start}: its adapters are others; group sizes may be its or multiples of them"
+        )
     if len(other.tasks) != 1 or other.tasks[0] != experiment.tasks[0]:
         raise UserError(f"start={experiment.start}: it must have one task, the first of this sequence")
     if not folder.task_file(0, other.tasks[0].name).exists():

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from eftgan.adapters import merge_task, task_state
 from eftgan.compare import compare_methods
 from eftgan.errors import UserError
 from eftgan.runs import GanRun
@@ -69,6 +70,44 @@ def test_separate_equals_training_each_task_alone_bit_for_bit(tiny):
     alone = train_gan(tiny(*words, "tasks=[{name: checks, data: 'shapes:checks', limit: 24}]", out="alone"), "test")
     images = [run.sample("checks", 4, 0, run.generator(len(run.trained) - 1)) for run in (both, alone)]
     assert torch.equal(*images)
+
+
+def test_a_recipe_beside_the_config_may_give_later_tasks_wider_groups(config, tmp_path):
+    """The first task is the same function, to rounding; its file is written for the wider groups."""
+    folder = config.with_suffix("")
+    folder.mkdir()
+    sizes = "adapters: {sizes: {'upsample.*': [4, 4]}}"
+    (folder / "wide.yaml").write_text(f"extends: ../tiny.yaml\nmethod: {{name: eft, discriminator: full}}\n{sizes}\n")
+    compare_methods(config, [], ["eft", "wide"], [0], tmp_path / "compare")
+    narrow, wide = (GanRun(tmp_path / "compare" / f"{name}-seed0") for name in ("eft", "wide"))
+    assert wide.experiment.title == "wide"
+    z = torch.randn(4, wide.experiment.network.z_dim)
+    drawn = [merge_task(run.generator(0), "discs")(z)[-1] for run in (narrow, wide)]
+    assert torch.allclose(*drawn, atol=1e-5)
+    shapes = [
+        {
+            key: tensor.shape[1]
+            for key, tensor in task_state(run.generator(0), "discs").items()
+            if "spatial.weight" in key
+        }
+        for run in (narrow, wide)
+    ]
+    assert {key for key in shapes[0] if shapes[0][key] != shapes[1][key]} == {k for k in shapes[0] if "upsample" in k}
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("a: 3", "adapters are others"), ("mode: parallel", "adapters are others")]
+)
+def test_a_first_task_with_other_adapters_is_refused(tiny, word, message):
+    train_gan(tiny("tasks=[{name: discs, data: 'shapes:discs', limit: 24}]", out="first"), "test")
+    start = tiny(out="first").out
+    with pytest.raises(UserError, match=message):
+        train_gan(
+            tiny(
+                f"start={start}", f"adapters={{a: 2, b: 2, {word}}}" if "mode" in word else f"adapters={{{word}, b: 2}}"
+            ),
+            "x",
+        )
 
 
 def test_unknown_methods_are_refused_before_anything_is_trained(config, tmp_path):

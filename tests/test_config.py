@@ -149,7 +149,7 @@ def test_any_text_is_yaml_or_refused_politely(text):
 
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-GAN_CONFIGS = [path for path in sorted((CONFIGS / "gan").rglob("*.yaml")) if path.parent.name != "recipes"]
+GAN_CONFIGS = sorted((CONFIGS / "gan").rglob("*.yaml"))
 NARROW = ["network.ngf=4", "network.ndf=4", "adapters.a=2", "adapters.b=2"]  # the widths cost most of the time
 
 
@@ -173,17 +173,10 @@ def test_every_gan_sequence_has_a_config_per_method():
     from eftgan.methods import METHODS
 
     methods = {name for name, method in METHODS.items() if "gan" in method.serves}
-    recipes = {path.stem for path in (CONFIGS / "gan" / "recipes").glob("*.yaml")}
     bases = [path for path in GAN_CONFIGS if path.parent.name == "gan"]
     assert len(bases) == 4
     for base in bases:
-        assert {path.stem for path in base.with_suffix("").glob("*.yaml")} == methods | recipes
-
-
-def test_every_recipe_and_its_configs_say_the_same():
-    for recipe in (CONFIGS / "gan" / "recipes").glob("*.yaml"):
-        for path in (CONFIGS / "gan").glob(f"*/{recipe.name}"):
-            assert read_yaml(path)["method"] == read_yaml(recipe)["method"]
+        assert {path.stem for path in base.with_suffix("").glob("*.yaml")} == methods | {"eft-plus"}
 
 
 def test_every_classifier_config_is_valid():

@@ -6,6 +6,7 @@ Fully connected, section 2.1.2:   h = e . f             e: one scale per output 
 """
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +43,21 @@ def regroup(weight: Tensor, groups: int, new_groups: int) -> Tensor:
     blocks = weight.reshape(new_groups, ratio, out_channels // groups, 1, depth, height, width)
     diagonal = torch.eye(ratio, dtype=weight.dtype, device=weight.device).view(1, ratio, 1, ratio, 1, 1, 1)
     return (blocks * diagonal).reshape(out_channels, ratio * depth, height, width)
+
+
+def widened(state: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dict whose transforms have narrower groups than those of `like`, written for the wider ones.
+
+    The same function: zeros stand where the narrow groups did not reach. Other tensors stay as they are.
+    """
+
+    def wide(weight: Tensor, wanted: Tensor | None) -> Tensor:
+        if wanted is None or weight.dim() != 4 or weight.shape == wanted.shape or wanted.shape[1] % weight.shape[1]:
+            return weight
+        channels = weight.shape[0]
+        return regroup(weight, channels // weight.shape[1], channels // wanted.shape[1])
+
+    return {key: wide(tensor, like.get(key)) for key, tensor in state.items()}
 
 
 def fusing_pays(a: int, b: int) -> bool:

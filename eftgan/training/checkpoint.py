@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from eftgan.adapters import fingerprint, load_task, shared_state
 from eftgan.adapters.layout import restore_layout, task_layout
+from eftgan.adapters.transforms import widened
 from eftgan.errors import UserError
 from eftgan.files import remove_leftovers
 from eftgan.methods import Method, Networks
@@ -168,9 +169,12 @@ def save_training(
 
 
 def restore_networks(
-    folder: RunFolder, networks: Networks, method: Method
+    folder: RunFolder, networks: Networks, method: Method, *, widen: bool = False
 ) -> tuple[Progress, dict[str, Tensor] | None]:
-    """Give networks and method the newest whole state, if there is one; its tensors serve `restore_optimizers`."""
+    """Give networks and method the newest whole state, if there is one; its tensors serve `restore_optimizers`.
+
+    widen: the networks' transforms may have wider groups than the state's.
+    """
     found = folder.load_state()
     if found is None:
         return Progress(), None
@@ -178,7 +182,8 @@ def restore_networks(
     with fitting(f"{folder.path / 'state'}: the resume state is of another experiment"):
         for role, network in networks.items():
             restore_layout(network, facts["layouts"][role])
-            network.load_state_dict(below(f"network/{role}", tensors))
+            state = below(f"network/{role}", tensors)
+            network.load_state_dict(widened(state, network.state_dict()) if widen else state)
         method.load_state_dict(below("method", tensors), networks)
         return Progress(**facts["progress"]), tensors
 

@@ -130,8 +130,8 @@ class GanTrainer(Trainer):
         self.finish_task(index, task.name, frozen, self._probe(task))
 
     def _take_over_first_task(self, task: GanTask) -> None:
-        """Begin with the finished first task of another run, as if it had been trained here."""
-        self.progress, _ = restore_networks(self.start, self.networks, Method())
+        """Begin with another run's finished first task as if it had been trained here; its groups may be narrower."""
+        self.progress, _ = restore_networks(self.start, self.networks, Method(), widen=True)
         for network in self.networks.values():
             network.to(self.accelerator.device)
             select_task(network, task.name)
