@@ -98,9 +98,13 @@ class RunFolder:
         """Write a resume state; older ones than the last two go."""
         path, text = self.path / "state" / f"{number:08d}.safetensors", json.dumps(facts)
         write_tensors(path, tensors, {"facts": text, "digest": _state_digest(tensors, text)})
+        self.drop_old_states()
+        return path
+
+    def drop_old_states(self) -> None:
+        """Keep the last two."""
         for old in self.state_files()[:-STATES_KEPT]:
             old.unlink(missing_ok=True)
-        return path
 
     def state_files(self) -> list[Path]:
         """Resume states, oldest first."""

@@ -36,6 +36,8 @@ class Trainer:
                     train_task(index)
                 with self._stop.at_once(f"stopped after task {name!r}; its files are whole"):
                     self.after_task(index)
+        if self.accelerator.is_main_process:
+            self.folder.drop_old_states()  # a kill between writing the last state and this leaves one too many
 
     def restore(self, names: Sequence[str]) -> dict[str, Tensor] | None:
         """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""

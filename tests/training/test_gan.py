@@ -1,6 +1,7 @@
 """Continual GAN training: the promises of the trainer, on the smallest networks that have every part."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -314,3 +315,12 @@ def test_run_facts_name_what_the_figures_depend_on(tiny):
     assert facts["command"] == "python train_gan.py x=1"
     assert facts["tasks"] == ["discs", "checks"]
     assert {"torch", "eftgan", "python"} <= set(facts["versions"])
+
+
+def test_a_state_too_many_goes_when_a_finished_run_is_repeated(tiny):
+    """As after a kill between writing the last state and removing the one before the last two."""
+    run = train_gan(tiny(), "test")
+    kept = run.folder.state_files()
+    shutil.copy(kept[0], kept[0].with_name("00000001.safetensors"))
+    train_gan(tiny(), "test")
+    assert run.folder.state_files() == kept
