@@ -12,7 +12,7 @@ from eftgan.adapters import Together, using_task
 def benchmarks() -> Iterator[Ratio]:
     """Goal: 0.7 for 10 and 20 tasks."""
     for tasks in (10, 20):
-        for batch in (1, 8, 32):
+        for batch in (1, 8):
             yield _all_tasks(tasks, batch)
 
 
