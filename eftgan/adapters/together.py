@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from eftgan.adapters.bank import Row, TaskBank, named_banks, registry_of, unwrap
@@ -89,10 +90,13 @@ class Portions:
 class Stack(nn.Module):
     """A bank's shared layer and the modules of several tasks behind it, beside it or in its place."""
 
-    def __init__(self, layer: nn.Module | None, tasks: list[nn.Module], batch: Portions, parallel: bool) -> None:
+    def __init__(
+        self, layer: nn.Module | None, tasks: list[nn.Module], batch: Portions, *, parallel: bool, width: int | None
+    ) -> None:
         super().__init__()
         self.layer, self.tasks = layer, nn.ModuleList(tasks)
         self.batch, self.parallel = batch, parallel
+        self.width = width  # of heads that differ in size: all are filled up with -inf to the widest
 
     def forward(self, x: Tensor) -> Tensor:
         shared = x if self.layer is None else self.layer(x)
@@ -100,20 +104,14 @@ class Stack(nn.Module):
         answers = [self.tasks[t](part) for t, part in zip(self.batch.tasks, parts, strict=True)]
         if self.parallel:
             answers = [base + own for base, own in zip(self._split(shared), answers, strict=True)]
-        return torch.cat(_as_wide(answers, self.batch.widths))
+        if self.width is not None:
+            answers = [F.pad(answer, (0, self.width - answer.shape[1]), value=-torch.inf) for answer in answers]
+        return torch.cat(answers)
 
     def _split(self, tensor: Tensor) -> Sequence[Tensor]:
         if self.batch.once and self.batch.entry is self:
             return [tensor] * len(self.batch.tasks)
         return tensor.split(self.batch.sizes)
-
-
-def _as_wide(answers: list[Tensor], widths: list[int] | None) -> list[Tensor]:
-    """Heads of different sizes, filled up with -inf."""
-    if widths is None or len({answer.shape[1] for answer in answers}) == 1:
-        return answers
-    most = max(widths)
-    return [nn.functional.pad(answer, (0, most - answer.shape[1]), value=-torch.inf) for answer in answers]
 
 
 def _stack(bank: TaskBank, norm: TaskBank | None, rows: Sequence[Row], batch: Portions) -> Stack:
@@ -124,10 +122,11 @@ def _stack(bank: TaskBank, norm: TaskBank | None, rows: Sequence[Row], batch: Po
         if norm is not None:
             module = fuse_conv_bn_eval(module.eval(), copy.deepcopy(norm.tasks[row["norms"]]).eval())
         modules.append(module)
-    widths = [getattr(module, "out_features", None) for module in modules]
+    widths, width = [getattr(module, "out_features", None) for module in modules], None
     if bank.part == "heads" and len(set(widths)) > 1:
-        batch.widths = widths
-    return Stack(None if bank.mode == "replace" else copy.deepcopy(bank.layer), modules, batch, bank.mode == "parallel")
+        batch.widths, width = widths, max(widths)
+    layer = None if bank.mode == "replace" else copy.deepcopy(bank.layer)
+    return Stack(layer, modules, batch, parallel=bank.mode == "parallel", width=width)
 
 
 def _norm_banks_after(network: nn.Module, graph: fx.Graph | None, banks: dict[str, TaskBank]) -> dict[str, TaskBank]:

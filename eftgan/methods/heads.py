@@ -67,6 +67,13 @@ def train_heads(network: nn.Module, parameters: list[nn.Parameter]) -> list[nn.P
     return list(dict.fromkeys([*parameters, *heads]))
 
 
+def train_all_tasks(network: nn.Module) -> list[nn.Parameter]:
+    """Let what every task owns train beside what trains already: all trainable parameters."""
+    for _, bank in named_banks(network):
+        bank.tasks.requires_grad_(True)
+    return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
 def parameters_in_common(network: nn.Module, owned: set[Part]) -> dict[str, nn.Parameter]:
     """Parameters that every task uses: all but the tasks' own parts and the patterns that these started from."""
     apart: set[nn.Parameter] = set()

@@ -6,10 +6,9 @@ from typing import Literal
 
 from torch import nn
 
-from eftgan.adapters import named_banks
 from eftgan.adapters.bank import Part
 from eftgan.methods.base import Method, Networks
-from eftgan.methods.heads import CLASSIFIER
+from eftgan.methods.heads import CLASSIFIER, train_all_tasks
 
 
 @dataclass
@@ -32,7 +31,4 @@ class Joint(Method):
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         super().trainable(networks, task)
-        for network in networks.values():
-            for _, bank in named_banks(network):
-                bank.tasks.requires_grad_(True)
-        return {role: [p for p in network.parameters() if p.requires_grad] for role, network in networks.items()}
+        return {role: train_all_tasks(network) for role, network in networks.items()}

@@ -17,6 +17,7 @@ from eftgan.adapters import named_banks, registry_of, remove_task, task_names, u
 from eftgan.adapters.bank import Part
 from eftgan.config import NonNegative
 from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.heads import train_all_tasks
 
 GENERATOR = "generator"
 
@@ -41,10 +42,7 @@ class Mergan(Method):
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         """The earlier tasks' normalisation goes on training too: the alignment holds it in place."""
         found = super().trainable(networks, task)
-        generator = networks[GENERATOR]
-        for _, bank in named_banks(generator):
-            bank.tasks.requires_grad_(True)
-        found[GENERATOR] = [parameter for parameter in generator.parameters() if parameter.requires_grad]
+        found[GENERATOR] = train_all_tasks(networks[GENERATOR])
         if self.previous is not None:
             self.previous.to(found[GENERATOR][0].device)
         return found

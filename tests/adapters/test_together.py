@@ -82,6 +82,10 @@ def test_every_sample_has_its_own_task():
         alone = output_of(network, TASKS[task], image[None])[0]
         assert torch.allclose(answer[: len(alone)], alone, rtol=1e-9, atol=1e-9)
         assert (answer[len(alone) :] == -torch.inf).all()
+    assert Together(network, TASKS).mixed(x, torch.zeros(7, dtype=torch.int64)).shape == (
+        7,
+        5,
+    )  # whoever is in the batch
 
 
 def test_a_mixed_batch_draws_from_several_tasks_at_once():
