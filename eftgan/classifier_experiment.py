@@ -1,5 +1,6 @@
 """Classifier experiments as typed configs, and the functions that build network and tasks from them."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from eftgan.data.pixels import Pixels
 from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of
 from eftgan.data.streams import stream_seed
 from eftgan.errors import UserError
-from eftgan.experiment import Adapters
+from eftgan.experiment import Adapters, refuse_differences
 from eftgan.methods import AnyMethod, Eft
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.models import build_classifier, head_name
@@ -60,6 +61,7 @@ class ClassifierExperiment:
     method: Annotated[AnyMethod, Doc("the continual-learning method")] = field(default_factory=Eft)
     training: Annotated[ClassifierTraining, Doc("epochs, batches, SGD")] = field(default_factory=ClassifierTraining)
     log_with: Annotated[list[str], Doc("Accelerate's trackers, e.g. [tensorboard]")] = field(default_factory=list)
+    start: Annotated[str | None, Doc("a one-task run whose first task is taken over instead of trained")] = None
     title: Annotated[str | None, Doc("what reports call this run (default: the method's name)")] = None
 
     def __post_init__(self) -> None:
@@ -67,6 +69,19 @@ class ClassifierExperiment:
             raise UserError("sources: name at least one set of labelled images")
         if getattr(self.method, "base", "train") == "pretrained" and self.network.weights is None:
             raise UserError("method.base: pretrained needs network.weights, a file or a published name")
+
+    def refuse_start(self, other: "ClassifierExperiment") -> None:
+        """Refuse a run whose first task is not the one that this experiment would train."""
+        refuse_differences(self, other, ("seed", "shuffle_classes", "limit", "network", "pixels"))
+        mine, its = (dataclasses.replace(each.sources[0], take=None) for each in (self, other))
+        if mine != its:
+            raise UserError(f"start={self.start}: its classes come from {its.name}, {its.data}")
+        mine, its = (each.method.banks(CLASSIFIER, each.adapters.config()) for each in (self, other))
+        if mine != its:
+            raise UserError(
+                f"start={self.start}: it was trained by {other.method.name}, whose tasks have other parts than those "
+                f"of {self.method.name}, or with other adapters"
+            )
 
     @property
     def class_sources(self) -> list[ClassSource]:

@@ -18,7 +18,7 @@ from eftgan.evaluation.accuracy import CIL, TIL, accuracies, accuracy_matrix, av
 from eftgan.evaluation.growth import growth
 from eftgan.evaluation.nearest import nearest_earlier
 from eftgan.evaluation.task_inference import infer_tasks, logits_by_task, logits_together, shares_features
-from eftgan.experiment import SavedRun, start_folder
+from eftgan.experiment import SavedRun, start_folder, start_of
 from eftgan.files import write_json
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.names import NEAREST
@@ -190,7 +190,7 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
     accelerator = make_accelerator(
         folder.path, mixed_precision=experiment.training.mixed_precision, log_with=experiment.log_with
     )
-    tasks = open_classes(experiment)
+    tasks, start = open_classes(experiment), start_of(experiment)
     network = build_network(experiment, len(tasks[0].classes))
     wanted = experiment.task_names if experiment.method.init == NEAREST else []
     nearest = nearest_earlier({task.name: task.train for task in tasks}, wanted, experiment.network.size)
@@ -221,6 +221,7 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
             starts={task: found.task for task, found in nearest.items()},
             seed=experiment.seed,
             folder=folder,
+            start=start,
             after_task=after_task,
         )
         trainer.run(tasks)

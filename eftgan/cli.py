@@ -11,6 +11,7 @@ EXAMPLES = """examples:
   eftgan sample runs/shapes --task all --out all.png          one row per task
   eftgan evaluate runs/shapes --fid-samples 5000              FID of every task after every task
   eftgan compare configs/gan/shapes.yaml --methods finetune,ewc,mergan,eft --seeds 0,1 --out runs/compare
+  eftgan compare configs/classifier/shapes.yaml --methods finetune,lwf,ewc,eft --out runs/compare-classes
   eftgan fid real_folder generated_folder                     like python -m pytorch_fid, the same figure
   eftgan report runs/shapes runs/other --out report.html
   eftgan info runs/shapes

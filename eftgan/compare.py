@@ -1,14 +1,33 @@
 """Several methods on one sequence: the same first task, the same steps and seeds, one report."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from eftgan.classifier_experiment import ClassifierExperiment
+from eftgan.classifier_runs import train_classifier
 from eftgan.config import apply_override, build, read_yaml
 from eftgan.errors import UserError
 from eftgan.experiment import GanExperiment
-from eftgan.methods import METHODS
+from eftgan.methods import METHODS, Method
 from eftgan.reports.write import write_report
 from eftgan.train import train_gan
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is trained, by which function, and how a config is cut down to its first task."""
+
+    experiment: type
+    train: Callable[[Any, str], Any]
+    only_first_task: Callable[[dict], dict]
+
+
+GANS = Kind(GanExperiment, train_gan, lambda data: {"tasks": data["tasks"][:1]})
+CLASSIFIERS = Kind(
+    ClassifierExperiment, train_classifier, lambda data: {"sources": [{**data["sources"][0], "take": 1}]}
+)
 
 
 def compare_methods(
@@ -19,14 +38,15 @@ def compare_methods(
     The first task is trained once per seed; methods that would train it alike take it over from there.
     """
     data = _with_overrides(config, overrides)
-    experiments = [_experiment(config, overrides, recipe, seed, out) for seed in seeds for recipe in recipes]
+    kind = CLASSIFIERS if "sources" in data else GANS
+    experiments = [_experiment(kind, config, overrides, recipe, seed, out) for seed in seeds for recipe in recipes]
     runs = []
     for experiment in experiments:
-        first = _first_task(data, experiment, out)
-        if first is not None:
-            train_gan(first, _command(config, first))
+        if experiment.start is not None:
+            first = _first_task(kind, data, experiment)
+            kind.train(first, _command(config, first))
         print(experiment.out)
-        train_gan(experiment, _command(config, experiment))
+        kind.train(experiment, _command(config, experiment))
         runs.append(Path(experiment.out))
     return write_report(runs, out / "report.html")
 
@@ -38,7 +58,7 @@ def _with_overrides(path: Path, overrides: Sequence[str]) -> dict:
     return data
 
 
-def _experiment(config: Path, overrides: Sequence[str], recipe: str, seed: int, out: Path) -> GanExperiment:
+def _experiment(kind: Kind, config: Path, overrides: Sequence[str], recipe: str, seed: int, out: Path) -> Any:
     """The experiment of one recipe: its YAML in the folder that is named like the config, or just a method's name."""
     folder = config.with_suffix("")
     path = folder / f"{recipe}.yaml"
@@ -51,22 +71,26 @@ def _experiment(config: Path, overrides: Sequence[str], recipe: str, seed: int, 
         whole["method"] = {"name": recipe}
     whole |= {"seed": seed, "out": str(out / f"{recipe}-seed{seed}")}
     whole["title"] = None if recipe in METHODS else recipe
-    if not METHODS[whole["method"]["name"]].fresh:
+    if _shares_first_task(kind, METHODS[whole["method"]["name"]]):
         whole["start"] = str(out / f"first-seed{seed}")
-    return build(GanExperiment, whole, str(source))
+    return build(kind.experiment, whole, str(source))
 
 
-def _first_task(data: dict, experiment: GanExperiment, out: Path) -> GanExperiment | None:
+def _shares_first_task(kind: Kind, method: type[Method]) -> bool:
+    """Whether the method would train the first task as fine-tuning does, and need not see it trained.
+
+    All GAN methods have the same networks; a classifier's tasks have parts of their own with some methods only.
+    """
+    alike = kind is GANS or not method.owns
+    return alike and not method.fresh and not method.follows_training
+
+
+def _first_task(kind: Kind, data: dict, experiment: Any) -> Any:
     """The one-task run that an experiment starts from."""
-    if experiment.start is None:
-        return None
-    alone = {
-        **data, "tasks": data["tasks"][:1], "method": {"name": "finetune"}, "seed": experiment.seed,
-        "out": experiment.start, "title": None,
-    }  # fmt: skip
-    return build(GanExperiment, alone)
+    alone = {"method": {"name": "finetune"}, "seed": experiment.seed, "out": experiment.start, "title": None}
+    return build(kind.experiment, {**data, **kind.only_first_task(data), **alone})
 
 
-def _command(config: Path, experiment: GanExperiment) -> str:
+def _command(config: Path, experiment: Any) -> str:
     name, method = Path(experiment.out).name, experiment.title or experiment.method.name
     return f"eftgan compare {config} --methods {method} --seeds {experiment.seed}  (run {name})"

@@ -116,6 +116,14 @@ class GanExperiment:
             if not any((task.steps, task.epochs, self.training.steps, self.training.epochs)):
                 raise UserError(f"task {task.name}: how long? Set training.steps or training.epochs")
 
+    def refuse_start(self, other: "GanExperiment") -> None:
+        """Refuse a run whose first task is not the one that this experiment would train."""
+        refuse_differences(self, other, ("seed", "network"))
+        if not self.adapters.contain(other.adapters):
+            raise UserError(f"start={self.start}: its adapters are others; group sizes may be its or multiples of them")
+        if other.tasks[0] != self.tasks[0]:
+            raise UserError(f"start={self.start}: its task is not the first of this sequence")
+
     @property
     def sources(self) -> list[TaskSource]:
         return [TaskSource(task.name, task.data, task.limit) for task in self.tasks]
@@ -257,26 +265,29 @@ def start_folder(
     write_json(folder.facts, facts)
 
 
-def start_of(experiment: GanExperiment) -> RunFolder | None:
+def start_of(experiment: Any) -> RunFolder | None:
     """The run that the first task is taken from, checked to be the same first task."""
     if experiment.start is None:
         return None
     folder = RunFolder(Path(experiment.start))
     if not folder.config.is_file():
         raise UserError(f"start={experiment.start}: no run there (config.yaml is missing)")
-    other = load(GanExperiment, folder.config)
-    for key in ("seed", "network"):
-        if getattr(other, key) != getattr(experiment, key):
-            raise UserError(f"start={experiment.start}: its {key} is another one, and so is its first task")
-    if not experiment.adapters.contain(other.adapters):
-        raise UserError(
-            f"start={experiment.start}: its adapters are others; group sizes may be its or multiples of them"
-        )
-    if len(other.tasks) != 1 or other.tasks[0] != experiment.tasks[0]:
+    if experiment.method.follows_training or experiment.method.fresh:
+        raise UserError(f"start={experiment.start}: method {experiment.method.name} must train the first task itself")
+    other = load(type(experiment), folder.config)
+    if len(other.task_names) != 1:
         raise UserError(f"start={experiment.start}: it must have one task, the first of this sequence")
-    if not folder.task_file(0, other.tasks[0].name).exists():
+    experiment.refuse_start(other)
+    if not folder.task_file(0, other.task_names[0]).exists():
         raise UserError(f"start={experiment.start}: its task is not trained to the end; run it first")
     return folder
+
+
+def refuse_differences(experiment: Any, other: Any, keys: Sequence[str]) -> None:
+    """Refuse to start from a run that differs in what makes the first task."""
+    for key in keys:
+        if getattr(other, key) != getattr(experiment, key):
+            raise UserError(f"start={experiment.start}: its {key} is another one, and so is its first task")
 
 
 def refuse_other_experiment(before: Any, now: Any, folder: RunFolder) -> None:

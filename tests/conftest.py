@@ -20,6 +20,14 @@ TINY = [
     "tasks=[{name: discs, data: 'shapes:discs', limit: 24}, {name: checks, data: 'shapes:checks', limit: 24}]",
 ]
 
+TINY_CLASSES = [
+    "sources=[{name: shapes/3, data: 'shapes:6'}]",
+    "limit=60",
+    "network={name: resnet8, size: 16}",
+    "adapters={a: 4, b: 0}",
+    "training={batch: 10, first: {epochs: 1, learning_rate: 0.05}, log_every_steps: 2}",
+]
+
 
 @pytest.fixture
 def tiny(tmp_path):
@@ -33,6 +41,22 @@ def tiny(tmp_path):
         for word in (*TINY, *words):
             apply_override(data, word)
         return build(GanExperiment, data)
+
+    return make
+
+
+@pytest.fixture
+def tiny_classes(tmp_path):
+    """Make a tiny three-task experiment; words override its keys."""
+
+    def make(*words: str, out: str = "run"):
+        from eftgan.classifier_experiment import ClassifierExperiment
+        from eftgan.config import apply_override, build
+
+        data: dict = {"out": str(tmp_path / out)}
+        for word in (*TINY_CLASSES, *words):
+            apply_override(data, word)
+        return build(ClassifierExperiment, data)
 
     return make
 

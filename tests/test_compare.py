@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from eftgan.adapters import merge_task, task_state
+from eftgan.classifier_runs import ClassifierRun, train_classifier
 from eftgan.compare import compare_methods
+from eftgan.config import dump
 from eftgan.errors import UserError
 from eftgan.runs import GanRun
 from eftgan.scores import read_scores
@@ -45,7 +47,7 @@ def test_methods_share_the_first_task_and_land_in_one_report(config, tmp_path):
 
 
 def test_a_method_that_takes_over_the_first_task_equals_one_that_trained_it(config, tmp_path, tiny):
-    for method in ("eft", "ewc", "mergan", "joint"):
+    for method in ("eft", "ewc", "mergan", "joint", "si"):  # si must see every step, and so trains it itself
         alone = train_gan(tiny(f"method={{name: {method}}}", out=f"alone-{method}"), "test")
         compare_methods(config, [], [method], [0], tmp_path / "compare")
         other = GanRun(tmp_path / "compare" / f"{method}-seed0")
@@ -62,6 +64,38 @@ def test_a_second_call_trains_nothing_again(config, tmp_path):
     compare_methods(config, [], ["eft"], [0], out)
     assert {path: path.stat().st_mtime_ns for path in out.rglob("state/*")} == states
     assert (out / "eft-seed0" / "scores.jsonl").read_text() == lines
+
+
+def test_classifiers_that_take_over_the_first_task_equal_those_that_trained_it(tmp_path, tiny_classes):
+    config, out = tmp_path / "classes.yaml", tmp_path / "compare"
+    config.write_text(dump(tiny_classes()))
+    methods = ("finetune", "fixed", "lwf", "ewc", "mas", "joint", "si", "eft")
+    assert "EWC" in compare_methods(config, [], methods, [0], out)[0].read_text()
+    for method in methods:
+        alone = train_classifier(tiny_classes(f"method={{name: {method}}}", out=f"alone-{method}"), "test")
+        other = ClassifierRun(out / f"{method}-seed0")
+        assert (other.experiment.start is None) == (method in ("si", "eft"))
+        for index, task in enumerate(alone.trained):
+            mine, theirs = (run.folder.task_file(index, task) for run in (alone, other))
+            assert file_digest(mine) == file_digest(theirs), (method, task)
+        facts = [{(s.tested_on, s.metric, s.n) for s in read_scores(run.folder.scores)} for run in (alone, other)]
+        assert facts[0] == facts[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method={name: eft}"], "trained by finetune, whose tasks have other parts"),
+        (["method={name: si}"], "si must train the first task itself"),
+        (["seed=1"], "its seed is another one"),
+        (["sources=[{name: shapes/2, data: 'shapes:6'}]"], "its classes come from shapes/3"),
+    ],
+)
+def test_a_classifier_refuses_a_first_task_that_is_not_its_own(tiny_classes, words, message):
+    first = tiny_classes("method={name: finetune}", "sources.0.take=1", out="first")
+    train_classifier(first, "test")
+    with pytest.raises(UserError, match=message):
+        train_classifier(tiny_classes("method={name: finetune}", *words, f"start={first.out}"), "test")
 
 
 def test_separate_equals_training_each_task_alone_bit_for_bit(tiny):

@@ -11,7 +11,7 @@ from PIL import Image
 from eftgan.classifier_experiment import ClassifierExperiment
 from eftgan.classifier_runs import ClassifierRun, train_classifier
 from eftgan.cli import main
-from eftgan.config import apply_override, build, load
+from eftgan.config import load
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.shapes import LabelledShapes
 from eftgan.errors import UserError
@@ -21,27 +21,9 @@ from eftgan.scores import read_scores
 from eftgan.tensors import write_tensors
 from eftgan.training.classifier import check_head
 
+from .conftest import TINY_CLASSES
+
 ROOT = Path(__file__).resolve().parent.parent
-TINY = [
-    "sources=[{name: shapes/3, data: 'shapes:6'}]",
-    "limit=60",
-    "network={name: resnet8, size: 16}",
-    "adapters={a: 4, b: 0}",
-    "training={batch: 10, first: {epochs: 1, learning_rate: 0.05}, log_every_steps: 2}",
-]
-
-
-@pytest.fixture
-def tiny_classes(tmp_path):
-    """Make a tiny three-task experiment; words override its keys."""
-
-    def make(*words: str, out: str = "run") -> ClassifierExperiment:
-        data: dict = {"out": str(tmp_path / out)}
-        for word in (*TINY, *words):
-            apply_override(data, word)
-        return build(ClassifierExperiment, data)
-
-    return make
 
 
 def enter(monkeypatch, *words: str) -> int:
@@ -139,7 +121,7 @@ def test_a_pretrained_base_is_frozen_from_the_first_task(tiny_classes, tmp_path)
     ],
 )
 def test_bad_input_is_named_and_exits_with_2(monkeypatch, capsys, tmp_path, word, message):
-    assert enter(monkeypatch, *(f"out={tmp_path / 'run'}", *TINY, word)) == 2
+    assert enter(monkeypatch, *(f"out={tmp_path / 'run'}", *TINY_CLASSES, word)) == 2
     assert message in capsys.readouterr().err
 
 
@@ -178,7 +160,7 @@ def test_help_explains_every_key(monkeypatch, capsys):
 
 
 def test_the_program_trains_the_given_config(monkeypatch, capsys, tmp_path):
-    assert enter(monkeypatch, f"out={tmp_path / 'run'}", *TINY, "sources.0.take=1") == 0
+    assert enter(monkeypatch, f"out={tmp_path / 'run'}", *TINY_CLASSES, "sources.0.take=1") == 0
     assert "1 tasks trained: shapes-1" in capsys.readouterr().out
 
 

@@ -46,6 +46,7 @@ class Method:
     init: ClassVar[str] = "previous"  # where a later task's own parts start
     first_init: ClassVar[str] = "identity"
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
+    follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
@@ -73,6 +74,10 @@ class Method:
     def trains_shared(self, role: str, first: bool) -> bool:
         """Whether theta of this network trains in the task."""
         return True
+
+    def rate(self, role: str, first: bool) -> float:
+        """The learning rate of this network's parameters in the task, as a multiple of the training's own."""
+        return 1.0
 
     def trains_on(self, seen: list[str]) -> list[str]:
         """Tasks whose images (and a classifier's heads) training uses while the last of the seen tasks is learned."""

@@ -104,6 +104,8 @@ def average_gradients(
 class PathPenalty(QuadraticPenalty):
     """Follows training step by step: the gradient of the task's own loss, and the way that the optimizer took."""
 
+    follows_training: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.before: dict[str, Tensors] = {}  # role -> parameters before the next step

@@ -80,10 +80,9 @@ class ClassifierTrainer(Trainer):
         names = [task.name for task in tasks]
         self._lay_out()  # before a method copies the network: copies must round alike
         resumed = self.restore(names)
-        for key, value in below("record", resumed or {}).items():
-            task, _, figure = key.partition("/")
-            self.records.setdefault(task, {})[figure] = value.item()
-        self.run_tasks(names, lambda index: self._train_task(index, tasks, resumed))
+        self.run_tasks(
+            names, lambda index: self._train_task(index, tasks, resumed), lambda index: self._probe(tasks[index])
+        )
 
     def _lay_out(self) -> None:
         """Channels last: a step of ResNet-18/3 then takes 0.7 of the time on a CPU."""
@@ -132,7 +131,9 @@ class ClassifierTrainer(Trainer):
 
     def _schedule(self, index: int) -> Schedule:
         first = index == 0 or self.method.fresh
-        return self.options.first if first else self.options.later or self.options.first
+        schedule = self.options.first if first else self.options.later or self.options.first
+        rate = schedule.learning_rate * self.method.rate(CLASSIFIER, index == 0)
+        return dataclasses.replace(schedule, learning_rate=rate)
 
     def _train_stage(self, stage: Stage, resumed: dict[str, Tensor] | None) -> None:
         self.network.train()
@@ -267,6 +268,11 @@ class ClassifierTrainer(Trainer):
         if self.optimizers and self.options.selection != "last":
             further["best"] = self._best.state_dict()
         return further
+
+    def read_further(self, state: Mapping[str, Tensor]) -> None:
+        for key, value in below("record", state).items():
+            task, _, figure = key.partition("/")
+            self.records.setdefault(task, {})[figure] = value.item()
 
 
 def check_head(network: nn.Module, task: LabelledTask) -> None:

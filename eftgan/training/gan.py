@@ -24,13 +24,11 @@ from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
-from eftgan.methods import Batch, Method, Probe
+from eftgan.methods import Batch, Probe
 from eftgan.methods.heads import evaluating
 from eftgan.progress import progress_bar
 from eftgan.training.checkpoint import (
-    RunFolder,
     below,
-    restore_networks,
     restore_optimizers,
 )
 from eftgan.training.diffaugment import diff_augment
@@ -83,7 +81,6 @@ class GanTrainer(Trainer):
     options: GanTraining
     sizes: list[int]
     z_dim: int
-    start: RunFolder | None = None  # a run whose first task is taken over
     ema: Ema | None = None  # of the task in training
 
     @property
@@ -96,14 +93,9 @@ class GanTrainer(Trainer):
         resumed = self.restore(names)
         if self.progress.step and self.progress.step >= tasks[self.progress.task].steps:
             raise UserError(f"{self.folder.path / 'state'}: stands beyond the task's last step; was it shortened?")
-
-        def train_task(index: int) -> None:
-            if self.start and index == 0 and resumed is None:
-                self._take_over_first_task(tasks[0])
-            else:
-                self._train_task(index, tasks, resumed)
-
-        self.run_tasks(names, train_task)
+        self.run_tasks(
+            names, lambda index: self._train_task(index, tasks, resumed), lambda index: self._probe(tasks[index])
+        )
 
     def _train_task(self, index: int, tasks: list[GanTask], resumed: dict[str, Tensor] | None) -> None:
         task, fresh = tasks[index], self.progress.step == 0
@@ -118,7 +110,8 @@ class GanTrainer(Trainer):
         self._discriminating = [p for role in self.discriminators for p in trainable[role]]
         frozen = self.frozen_digest(task.name)
         self.ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
-        self.optimizers = {role: self._optimizer(parameters) for role, parameters in trainable.items()}
+        rates = {role: self.options.learning_rate * self.method.rate(role, first=index == 0) for role in trainable}
+        self.optimizers = {role: self._optimizer(trainable[role], rates[role]) for role in trainable}
         if not fresh:
             self.ema.load_state_dict(below("ema", resumed))
             restore_optimizers(self.optimizers, self.networks, resumed)
@@ -128,15 +121,6 @@ class GanTrainer(Trainer):
         self.ema = None
         self.agree_on_buffers()
         self.finish_task(index, task.name, frozen, self._probe(task))
-
-    def _take_over_first_task(self, task: GanTask) -> None:
-        """Begin with another run's finished first task as if it had been trained here; its groups may be narrower."""
-        self.progress, _ = restore_networks(self.start, self.networks, Method(), widen=True)
-        for network in self.networks.values():
-            network.to(self.accelerator.device)
-            select_task(network, task.name)
-        self.method.trainable(self.networks, task.name)
-        self.finish_task(0, task.name, self.frozen_digest(task.name), self._probe(task))
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:
         return {"ema": self.ema.state_dict()} if self.ema else {}
@@ -219,8 +203,8 @@ class GanTrainer(Trainer):
         generator = stream(self.seed, task, "diffaugment", micro, rank)
         return lambda images: diff_augment(images, self.options.diffaugment, generator)
 
-    def _optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, self.options.learning_rate, tuple(self.options.betas))
+    def _optimizer(self, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameters, rate, tuple(self.options.betas))
 
     def _prepare(self) -> tuple[dict[str, nn.Module], dict[str, Any]]:
         """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks."""

@@ -7,6 +7,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from eftgan.adapters import select_task
 from eftgan.errors import UserError
 from eftgan.methods import Method, Probe
 from eftgan.methods.base import seen_tasks
@@ -24,15 +25,18 @@ class Trainer:
     method: Method
     seed: int
     folder: RunFolder
+    start: RunFolder | None = None  # a run whose first task is taken over
     after_task: Callable[[int], None] = lambda index: None
     progress: Progress = field(default_factory=Progress)
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)  # of the task in training
 
-    def run_tasks(self, names: Sequence[str], train_task: Callable[[int], None]) -> None:
+    def run_tasks(self, names: Sequence[str], train_task: Callable[[int], None], probe: Callable[[int], Probe]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
         with StopSignal(self.accelerator) as self._stop:
             for index, name in enumerate(names):
-                if index == self.progress.task:
+                if self.start and index == self.progress.number == 0:
+                    self._take_over_first_task(name, probe(0))
+                elif index == self.progress.task:
                     train_task(index)
                 with self._stop.at_once(f"stopped after task {name!r}; its files are whole"):
                     self.after_task(index)
@@ -43,9 +47,20 @@ class Trainer:
         """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""
         self.progress, tensors = restore_networks(self.folder, self.networks, self.method)
         self._check_state(names)
+        self.read_further(tensors or {})
         for network in self.networks.values():
             network.to(self.accelerator.device)
         return tensors
+
+    def _take_over_first_task(self, task: str, probe: Probe) -> None:
+        """Begin with another run's finished first task as if it had been trained here; its groups may be narrower."""
+        self.progress, tensors = restore_networks(self.start, self.networks, Method(), widen=True)
+        self.read_further(tensors)
+        for network in self.networks.values():
+            network.to(self.accelerator.device)
+            select_task(network, task)
+        self.method.trainable(self.networks, task)
+        self.finish_task(0, task, self.frozen_digest(task), probe)
 
     def _check_state(self, names: Sequence[str]) -> None:
         """Refuse a state that these tasks did not lead to."""
@@ -81,6 +96,9 @@ class Trainer:
     def further_state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Tensors beside networks, method and optimizers that training needs to go on, by part."""
         return {}
+
+    def read_further(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what of `further_state` outlives a task."""
 
     def save(self) -> None:
         """Write the resume state."""

@@ -159,22 +159,38 @@ def test_training_that_touches_frozen_weights_fails_loudly_and_saves_nothing(tin
     assert not trainer.folder.task_file(1, "checks").exists()
 
 
+def watch_optimizers(trainer) -> list[tuple[int, float]]:
+    """Filled while training: number of parameters and learning rate of every optimizer that is made."""
+    made, original = [], trainer._optimizer
+
+    def noting(parameters, rate):
+        made.append((sum(p.numel() for p in parameters), rate))
+        return original(parameters, rate)
+
+    trainer._optimizer = noting
+    return made
+
+
 def test_the_optimizers_see_only_the_new_task(tiny):
     trainer, tasks = trainer_for(tiny())
-    sizes = {}
-    original = trainer._optimizer
-
-    def counting(parameters):
-        sizes.setdefault(len(sizes), sum(p.numel() for p in parameters))
-        return original(parameters)
-
-    trainer._optimizer = counting
+    made = watch_optimizers(trainer)
     trainer.run(tasks)
     own = {
         role: sum(p.numel() for k, p in task_state(network, "checks").items() if "running" not in k and "num_" not in k)
         for role, network in trainer.networks.items()
     }
-    assert [sizes[2], sizes[3]] == list(own.values())
+    assert [size for size, _ in made[2:]] == list(own.values())
+
+
+@pytest.mark.parametrize(
+    ("discriminator", "rates"), [("eft", [1e-3, 1e-3, 5e-3, 5e-3]), ("full", [1e-3, 1e-3, 5e-3, 1e-3])]
+)
+def test_later_rate_is_for_what_later_tasks_own(tiny, discriminator, rates):
+    method = f"method={{name: eft, later_rate: 5, discriminator: {discriminator}}}"
+    trainer, tasks = trainer_for(tiny(method, "training.learning_rate=1e-3"))
+    made = watch_optimizers(trainer)
+    trainer.run(tasks)
+    assert [rate for _, rate in made] == pytest.approx(rates)
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])
