@@ -116,6 +116,7 @@ def evaluate(args: argparse.Namespace) -> None:
     from eftgan.evaluation.features import load_extractor
     from eftgan.reports.write import write_report
     from eftgan.runs import GanRun
+    from eftgan.scores import REAL
     from eftgan.scoring import RunScorer, statistics_folder
 
     run = GanRun(args.run)
@@ -130,9 +131,10 @@ def evaluate(args: argparse.Namespace) -> None:
         scorer = RunScorer(run, extractor, args.fid_samples, args.cache or statistics_folder(run), args.elsewhere)
         for through in rounds:
             for score in scorer.score(through, tasks):
-                mark = " (unchanged weights, carried over)" if score.details["carried"] else ""
-                where = f"{score.tested_on} after {score.trained_through}"
-                print(f"{where}: {score.metric} {score.value:.4g}, N = {score.n}{mark}")
+                mark = " (unchanged weights, carried over)" if score.details.get("carried") else ""
+                real = score.trained_through == REAL
+                where = "real against real" if real else f"after {score.trained_through}"
+                print(f"{score.tested_on} {where}: {score.metric} {score.value:.4g}, N = {score.n}{mark}")
         write_report([run.folder.path], run.folder.report)
     print(f"report: {run.folder.report}")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from eftgan.errors import UserError
 from eftgan.files import write_bytes
 
+REAL = "real"  # trained_through of lines that compare real images with real images
+
 
 @dataclass(frozen=True)
 class Score:

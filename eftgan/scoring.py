@@ -15,7 +15,7 @@ from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_di
 from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.reference import collect_statistics, reference_key, reference_statistics
 from eftgan.runs import GanRun
-from eftgan.scores import Score, append_scores, read_scores
+from eftgan.scores import REAL, Score, append_scores, read_scores
 from eftgan.tensors import tensors_digest
 from eftgan.training.gan import GENERATOR
 from eftgan.training.sampling import generate
@@ -123,32 +123,37 @@ class RunScorer:
         fakes = (image for batch in generate(merge_task(generator, task), z) for image in batch)
         title = f"{task} after {self.run.tasks[through]}"
         fake = collect_statistics(fakes, self.extractor, total=count, title=title)
-        kid, spread = kernel_distance(real.features, fake.features)
-        details = {
-            "extractor": self.extractor.name,
-            "extractor_digest": self.extractor.digest,
-            "resize": self.extractor.resize,
-            "reference": reference_key(images, self.extractor, size).digest,
-            "reference_n": real.n,
-            "weights": weights,
-            "carried": False,
-        }
-        frechet, kernel = self.extractor.metric_names
-        return [
-            self._line(through, tested, frechet, frechet_distance(real, fake), details),
-            self._line(through, tested, kernel, kid, {**details, "std": spread}),
-        ]
-
-    def _line(self, through: int, tested: int, metric: str, value: float, details: dict) -> Score:
-        run, experiment = self.run, self.run.experiment
-        names = run.tasks[through], run.tasks[tested]
-        return Score(
-            run.folder.path.name,
-            experiment.method.name,
-            experiment.seed,
-            *names,
-            metric,
-            value,
-            self.samples_for(through, tested),
-            details,
+        reference = reference_key(images, self.extractor, size).digest
+        lines = self._lines(
+            self.run.tasks[through], task, real, fake, {"reference": reference, "weights": weights, "carried": False}
         )
+        return lines + self._floor(task, real, reference) if through == tested else lines
+
+    def _floor(self, task: str, real: FeatureStatistics, reference: str) -> list[Score]:
+        """Some real images against the others, as many as are generated: what a perfect generator would be given."""
+        count = min(self.samples, len(real.features) // 2)
+        if count < 2:
+            return []
+        order = torch.randperm(len(real.features), generator=stream(0, reference, "floor"))
+        some, others = (FeatureStatistics.from_features(real.features[rows]) for rows in order.tensor_split([count]))
+        return self._lines(REAL, task, others, some, {"reference": reference})
+
+    def _lines(
+        self, through: str, task: str, real: FeatureStatistics, other: FeatureStatistics, details: dict
+    ) -> list[Score]:
+        """Both distances of one comparison."""
+        experiment, extractor = self.run.experiment, self.extractor
+        head = (self.run.folder.path.name, experiment.method.name, experiment.seed, through, task)
+        details = {
+            "extractor": extractor.name,
+            "extractor_digest": extractor.digest,
+            "resize": extractor.resize,
+            "reference_n": real.n,
+            **details,
+        }
+        frechet, kernel = extractor.metric_names
+        kid, spread = kernel_distance(real.features, other.features)
+        return [
+            Score(*head, frechet, frechet_distance(real, other), other.n, details),
+            Score(*head, kernel, kid, other.n, {**details, "std": spread}),
+        ]

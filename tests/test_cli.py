@@ -13,7 +13,7 @@ from eftgan.config import apply_override, build
 from eftgan.experiment import GanExperiment
 from eftgan.export import load_generator
 from eftgan.runs import GanRun
-from eftgan.scores import read_scores
+from eftgan.scores import REAL, read_scores
 from eftgan.train import train_gan
 
 from .conftest import ROOT, TINY
@@ -90,10 +90,13 @@ def test_evaluation_measures_every_cell_once_and_carries_unchanged_tasks_over(ru
     main(words)
     lines = [s for s in read_scores(run.folder.scores) if s.metric == "FD-random"]
     cells = {(s.trained_through, s.tested_on): s for s in lines}
-    assert len(lines) == len(cells) == 3
+    assert len(lines) == len(cells) == 3 + 2
     assert cells["checks", "discs"].details["carried"] is True
     assert cells["checks", "discs"].value == cells["discs", "discs"].value
     assert cells["checks", "checks"].details["carried"] is False
+    for task in ("discs", "checks"):  # real images against real ones, as many as were generated
+        assert cells[REAL, task].value < cells[task, task].value / 5
+        assert (cells[REAL, task].n, cells[REAL, task].details["reference_n"]) == (10, 14)
     content = run.folder.scores.read_text()
     main(words)
     assert run.folder.scores.read_text() == content
@@ -105,13 +108,16 @@ def test_evaluation_measures_every_cell_once_and_carries_unchanged_tasks_over(ru
 def test_evaluation_with_the_real_weights_is_called_fid(run, capsys):
     words = ["evaluate", str(run.folder.path), "--fid-samples", "8", "--tasks", "checks", "--after", "checks"]
     main(words)
-    lines = {s.metric: s for s in read_scores(run.folder.scores) if s.metric in ("FID", "KID")}
+    scores = read_scores(run.folder.scores)
+    lines = {s.metric: s for s in scores if s.metric in ("FID", "KID") and s.trained_through != REAL}
     assert set(lines) == {"FID", "KID"}
     assert lines["FID"].n == 8
     assert lines["FID"].details["extractor"] == "inception-2015-12-05"
     assert lines["FID"].value > 50  # six steps of a tiny network draw nothing like the pictures
     assert lines["KID"].details["std"] > 0
-    assert "checks after checks: FID" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "checks after checks: FID" in shown
+    assert "checks real against real: FID" in shown
 
 
 def test_an_interrupted_evaluation_goes_on_to_the_same_lines(run, tmp_path, monkeypatch):

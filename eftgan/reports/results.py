@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eftgan.reports.metrics import Metric, metrics_in
-from eftgan.reports.runs import REAL, Run
-from eftgan.scores import Score
+from eftgan.reports.runs import Run
+from eftgan.scores import REAL, Score
 
 
 @dataclass(frozen=True)

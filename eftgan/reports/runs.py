@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from eftgan.errors import UserError
-from eftgan.scores import Score, read_scores
+from eftgan.scores import REAL, Score, read_scores
 
-REAL = "real"  # trained_through of lines that compare real images with real images
 METHOD_NAMES = {
     "eft": "EFT",
     "finetune": "Finetune",
