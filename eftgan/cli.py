@@ -183,7 +183,7 @@ def add_report(commands) -> None:
 
 
 def report(args: argparse.Namespace) -> None:
-    """Write report.html with report.md, table.tex and scores.csv beside it."""
+    """Write report.html with report.md, table.tex, scores.csv and the curves beside it."""
     from eftgan.reports.write import write_report
 
     for path in write_report(args.runs, args.out or args.runs[0] / "report.html"):

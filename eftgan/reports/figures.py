@@ -7,6 +7,8 @@ from html import escape
 
 from eftgan.reports.metrics import Metric
 from eftgan.reports.results import Result
+from eftgan.reports.style import COLOURS as PALETTE
+from eftgan.reports.style import FIGURES
 
 # light (good) to dark (bad), even in lightness; readable in grey print and with colour blindness
 HEAT = [(253, 243, 226), (252, 205, 150), (244, 148, 92), (206, 81, 66), (140, 32, 50), (74, 14, 38)]
@@ -27,6 +29,12 @@ class Line:
     @property
     def kind(self) -> str:
         return "ref" if self.reference else f"s{self.colour % COLOURS}"
+
+
+def standalone(svg: str) -> str:
+    """An inline figure as a file of its own, for documents and papers."""
+    style = f"<style>{PALETTE}{FIGURES}</style>"
+    return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace("<title>", f"{style}<title>", 1)
 
 
 def heat_map(result: Result, low: float, high: float) -> str:

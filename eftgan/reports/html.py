@@ -79,7 +79,8 @@ def _metric(study: Study, metric: Metric, prefix: str) -> list[str]:
     return parts
 
 
-def _curve(study: Study, metric: Metric) -> str:
+def curve(study: Study, metric: Metric) -> str:
+    """The average over the tasks seen so far, a line for each method; empty where nothing is known."""
     lines = []
     for result in study.results(metric):
         values = [result.average_after(i) for i in range(len(study.tasks))]
@@ -94,8 +95,15 @@ def _curve(study: Study, metric: Metric) -> str:
         f"{line.label} {', '.join('not measured' if v is None else f'{v:.1f}' for v in line.values)}" for line in lines
     )
     y_label = f"average {metric.name}{metric.unit}"
-    bars = " Bars: standard deviation over seeds." if any(any(line.spread) for line in lines) else ""
-    chart = figures.line_chart(lines, ticks, x_label="after task", y_label=y_label, alt=alt)
+    return figures.line_chart(lines, ticks, x_label="after task", y_label=y_label, alt=alt)
+
+
+def _curve(study: Study, metric: Metric) -> str:
+    chart = curve(study, metric)
+    if not chart:
+        return ""
+    several = any(len(result.seeds) > 1 for result in study.results(metric))
+    bars = " Bars: standard deviation over seeds." if several else ""
     return (
         f"<figure>{chart}<figcaption>Average {escape(metric.name)} over the tasks seen so far, after each task "
         f"({metric.direction}). {_behind(study, metric)}{bars}</figcaption></figure>"

@@ -1,6 +1,6 @@
 """The page's style sheet: quiet, readable on a phone, in the dark and on paper."""
 
-CSS = """
+COLOURS = """
 :root {
   color-scheme: light dark;
   --paper: #ffffff; --ink: #1d2226; --soft: #565f66; --rule: #d9dee2; --tint: #f5f7f8;
@@ -14,13 +14,36 @@ CSS = """
     --s0: #7cc0ec; --s1: #f2985f; --s2: #7fcf9f; --s3: #c3a2e6; --s4: #dcc25a; --s5: #f08fb8;
   }
 }
+"""
+
+FIGURES = """
+svg text {
+  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
+}
+svg { max-width: 100%; height: auto; display: block; }
+svg text { font-size: 13px; fill: var(--ink); }
+svg text.axis { fill: var(--soft); }
+svg .grid { stroke: var(--rule); stroke-width: 1; }
+svg .line { fill: none; stroke-width: 2; stroke: currentColor; }
+svg .thin { stroke-width: 1.2; }
+svg .mark { fill: currentColor; }
+svg .name { fill: currentColor; font-weight: 600; }
+svg .ref { color: var(--soft); }
+svg .line.ref { stroke-dasharray: 4 4; stroke-width: 1.3; }
+.s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); }
+.s3 { color: var(--s3); } .s4 { color: var(--s4); } .s5 { color: var(--s5); }
+"""
+
+CSS = (
+    f"{COLOURS}{FIGURES}"
+    """
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
 body {
   margin: 0 auto; padding: 3rem 1.5rem 5rem; max-width: 66rem; background: var(--paper); color: var(--ink);
   font: 1rem/1.55 Charter, "Bitstream Charter", "Source Serif 4", Cambria, Georgia, serif;
 }
-h1, h2, h3, table, figcaption, svg text, .note, dt, summary {
+h1, h2, h3, table, figcaption, .note, dt, summary {
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
 }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .4rem; letter-spacing: -.01em; }
@@ -56,18 +79,6 @@ figcaption { font-size: .84rem; color: var(--soft); margin-top: .4rem; max-width
 .maps > div { max-width: 100%; overflow-x: auto; }
 figure > svg { margin-top: .8rem; }
 .maps h3 { margin: 0 0 .2rem; }
-svg { max-width: 100%; height: auto; display: block; }
-svg text { font-size: 13px; fill: var(--ink); }
-svg text.axis { fill: var(--soft); }
-svg .grid { stroke: var(--rule); stroke-width: 1; }
-svg .line { fill: none; stroke-width: 2; stroke: currentColor; }
-svg .thin { stroke-width: 1.2; }
-svg .mark { fill: currentColor; }
-svg .name { fill: currentColor; font-weight: 600; }
-svg .ref { color: var(--soft); }
-svg .line.ref { stroke-dasharray: 4 4; stroke-width: 1.3; }
-.s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); }
-.s3 { color: var(--s3); } .s4 { color: var(--s4); } .s5 { color: var(--s5); }
 table.samples th, table.samples td { padding: .25rem; text-align: center; border: 0; vertical-align: middle; }
 table.samples th:first-child { text-align: left; padding-right: .7rem; }
 table.samples td.real { padding-right: .9rem; }
@@ -97,3 +108,4 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; min-width: 0
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """
+)

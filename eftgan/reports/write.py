@@ -5,7 +5,8 @@ from pathlib import Path
 from eftgan.errors import UserError
 from eftgan.files import write_text
 from eftgan.reports import summary
-from eftgan.reports.html import page
+from eftgan.reports.figures import standalone
+from eftgan.reports.html import curve, page
 from eftgan.reports.results import Study, studies
 from eftgan.reports.runs import load_runs
 from eftgan.reports.tables import Table, forgetting_table, growth_table, score_table, summary_table
@@ -13,7 +14,7 @@ from eftgan.reports.text import markdown_table, scores_csv, tex_table
 
 
 def write_report(runs: list[Path], out: Path) -> list[Path]:
-    """Report on run folders: the page at `out`, and report.md, table.tex and scores.csv beside it."""
+    """Report on run folders: the page at `out`; beside it report.md, table.tex, scores.csv, and curves as SVG."""
     out = Path(out)
     out = out / "report.html" if out.is_dir() else out
     if out.suffix not in {".html", ".htm"}:
@@ -25,6 +26,7 @@ def write_report(runs: list[Path], out: Path) -> list[Path]:
         out.with_suffix(".md"): markdown(found),
         out.with_name("table.tex"): latex(found),
         out.with_name("scores.csv"): scores_csv([score for run in loaded for score in run.scores]),
+        **{out.with_name(name): svg for name, svg in curves(found).items()},
     }
     for path, content in files.items():
         write_text(path, content)
@@ -51,6 +53,17 @@ def latex(found: list[Study]) -> str:
     labels = [f"tab:{metric.name.lower()}" + f"-{i}" * (len(found) > 1) for i, (_, metric) in enumerate(tables)]
     body = [tex_table(score_table(*table), label) for table, label in zip(tables, labels, strict=True)]
     return "% needs \\usepackage{booktabs}\n" + "\n".join(body)
+
+
+def curves(found: list[Study]) -> dict[str, str]:
+    """The curves of the main metrics as files of their own, by name."""
+    drawn = {
+        f"curve-{metric.name}{f'-{i + 1}' * (len(found) > 1)}.svg": curve(study, metric)
+        for i, study in enumerate(found)
+        for metric in study.metrics
+        if metric.main and len(study.tasks) > 1
+    }
+    return {name: standalone(svg) for name, svg in drawn.items() if svg}
 
 
 def study_tables(study: Study) -> list[Table]:

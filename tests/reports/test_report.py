@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 
@@ -72,10 +73,19 @@ def report(runs, tmp_path) -> Page:
     return Page(out.read_text())
 
 
-def test_four_files_are_written(make_run, tmp_path):
+def test_the_page_and_the_files_beside_it_are_written(make_run, tmp_path):
     files = write_report([make_run(tmp_path / "run")], tmp_path / "out" / "report.html")
-    assert [file.name for file in files] == ["report.html", "report.md", "table.tex", "scores.csv"]
+    assert [f.name for f in files] == ["report.html", "report.md", "table.tex", "scores.csv", "curve-FID.svg"]
     assert all(file.stat().st_size > 100 for file in files)
+
+
+def test_a_curve_is_a_picture_of_its_own(make_run, tmp_path):
+    runs = [make_run(tmp_path / name, name) for name in ("finetune", "eft")]
+    *_, curve = write_report(runs, tmp_path / "out" / "report.html")
+    root = ElementTree.fromstring(curve.read_text())
+    names = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text") if "name" in text.get("class")]
+    assert names == ["Finetune", "EFT"]
+    assert "--s0:" in root.find("{http://www.w3.org/2000/svg}style").text
 
 
 def test_the_table_has_the_papers_layout_and_values(make_run, paper, tmp_path):
