@@ -108,10 +108,30 @@ class RunScorer:
         for earlier in range(tested, through):
             found = self._find(known, earlier, tested)
             if found and all(score.details.get("weights") == weights for score in found):
-                name = self.run.tasks[through]
-                carried = [dataclasses.replace(score, trained_through=name) for score in found]
-                return [dataclasses.replace(s, details={**s.details, "carried": True}) for s in carried]
-        return []
+                return [self._carried(score, self.run.tasks[through]) for score in found]
+        return self._take_over(weights) if through == 0 else []
+
+    def _take_over(self, weights: str) -> list[Score]:
+        """The first task's lines of the run that this one started from, if it has the same weights there."""
+        start, task = self.run.experiment.start, self.run.tasks[0]
+        known = read_scores(Path(start) / self.run.folder.scores.name) if start else []
+        found = self._find(known, 0, 0)
+        if not found or any(score.details.get("weights") != weights for score in found):
+            return []
+        floor = [s for s in known if (s.trained_through, s.tested_on) == (REAL, task) and s.n in {f.n for f in found}]
+        return [self._carried(score, task) for score in found] + [self._own(score) for score in floor]
+
+    def _carried(self, score: Score, through: str) -> Score:
+        return dataclasses.replace(
+            self._own(score), trained_through=through, details={**score.details, "carried": True}
+        )
+
+    def _own(self, score: Score) -> Score:
+        """A line that may be another run's, as one of this run."""
+        experiment = self.run.experiment
+        return dataclasses.replace(
+            score, run=self.run.folder.path.name, method=experiment.method.name, seed=experiment.seed
+        )
 
     def _measure(self, generator: nn.Module, through: int, tested: int, weights: str) -> list[Score]:
         """Distances between every training image of the task and freshly generated ones."""

@@ -11,7 +11,8 @@ from eftgan.compare import compare_methods
 from eftgan.config import dump
 from eftgan.errors import UserError
 from eftgan.runs import GanRun
-from eftgan.scores import read_scores
+from eftgan.scores import REAL, read_scores
+from eftgan.scoring import RunScorer
 from eftgan.tensors import file_digest
 from eftgan.train import train_gan
 
@@ -54,6 +55,28 @@ def test_a_method_that_takes_over_the_first_task_equals_one_that_trained_it(conf
         for index, task in enumerate(alone.trained):
             mine, theirs = (run.folder.task_file(index, task) for run in (alone, other))
             assert file_digest(mine) == file_digest(theirs), (method, task)
+
+
+def test_the_first_task_is_measured_once_for_all_that_start_from_it(config, tmp_path, monkeypatch):
+    out, measured = tmp_path / "compare", []
+    measure = RunScorer._measure
+
+    def noting(self, generator, through, tested, weights):
+        measured.append((self.run.folder.path.name, through, tested))
+        return measure(self, generator, through, tested, weights)
+
+    monkeypatch.setattr(RunScorer, "_measure", noting)
+    compare_methods(config, [], ["finetune", "eft"], [0], out)
+    first, finetune, eft = "first-seed0", "finetune-seed0", "eft-seed0"
+    assert measured == [(first, 0, 0), (finetune, 1, 0), (finetune, 1, 1), (eft, 1, 1)]
+    for name in (finetune, eft):
+        lines = {
+            (s.run, s.trained_through, s.tested_on): s
+            for s in read_scores(out / name / "scores.jsonl")
+            if s.metric == "FD-random"
+        }
+        assert lines[name, "discs", "discs"].details["carried"] is True
+        assert {(name, REAL, "discs"), (name, REAL, "checks")} < set(lines)
 
 
 def test_a_second_call_trains_nothing_again(config, tmp_path):
