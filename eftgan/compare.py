@@ -70,7 +70,7 @@ def _experiment(kind: Kind, config: Path, overrides: Sequence[str], recipe: str,
     if source is config:
         whole["method"] = {"name": recipe}
     whole |= {"seed": seed, "out": str(out / f"{recipe}-seed{seed}")}
-    whole["title"] = None if recipe in METHODS else recipe
+    whole["title"] = None if recipe in METHODS else whole.get("title") or recipe
     if _shares_first_task(kind, METHODS[whole["method"]["name"]]):
         whole["start"] = str(out / f"first-seed{seed}")
     return build(kind.experiment, whole, str(source))
