@@ -90,7 +90,7 @@ def curve(study: Study, metric: Metric) -> str:
             lines.append(figures.Line(result.label, means, spread, study.labels.index(result.label)))
     if not lines:
         return ""
-    named = len(study.tasks) <= 6 and max(map(len, study.tasks)) <= 8  # longer names would run into each other
+    named = len(study.tasks) <= 6 and max(map(len, study.tasks)) <= 9  # longer names would run into each other
     ticks = [f"{i + 1} {task}" if named else str(i + 1) for i, task in enumerate(study.tasks)]
     alt = f"Average {metric.name} over the tasks seen so far, after each task: " + "; ".join(
         f"{line.label} {', '.join('not measured' if v is None else f'{v:.1f}' for v in line.values)}" for line in lines
