@@ -65,6 +65,23 @@ class Result:
         """The same for one task."""
         return self._over_seeds(lambda seed: self._worsening(seed)[on])
 
+    def transfer_over(self, reference: "Result") -> Value | None:
+        """How much better tasks from the second on are when just learned than the reference's; above 0 is better."""
+        sign = -1 if self.metric.lower_is_better else 1
+        later = range(1, len(self.tasks))
+        alone = {j: reference.cell(j, j) for j in later}
+
+        def gain(seed: dict[tuple[int, int], Score]) -> float | None:
+            own = {j: seed.get((j, j)) for j in later}
+            return _mean_of([sign * (own[j].value - alone[j].mean) if own[j] and alone[j] else None for j in later])
+
+        return self._over_seeds(gain)
+
+    @property
+    def method(self) -> str:
+        """The method's name in the score lines, whatever the row is called."""
+        return next(score.method for seed in self.seeds for score in seed.values())
+
     def _worsening(self, seed: dict[tuple[int, int], Score]) -> list[float | None]:
         last = len(self.tasks) - 1
         sign = 1 if self.metric.lower_is_better else -1

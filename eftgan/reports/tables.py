@@ -49,8 +49,10 @@ def summary_table(study: Study, metric: Metric) -> Table:
     growth = {item.label: item for item in study.growth()}
     several = len(study.tasks) > 1
     zero_shot = any(result.before for result in results)
+    alone = next((result for result in results if several and result.method == "separate"), None)
     columns = ["Method", f"Final average {metric.name}"]
     columns += ["When just learned", "Forgetting"] if several else []
+    columns += ["Forward transfer"] if alone else []
     columns += ["Before learning"] if zero_shot else []
     columns += ["Growth a task"] if growth else []
     columns += ["Seeds"]
@@ -58,6 +60,7 @@ def summary_table(study: Study, metric: Metric) -> Table:
     for result in results:
         row = [Cell(result.label), _cell(metric, result.final, best=_is_best(result, results))]
         row += [_cell(metric, result.learned), _cell(metric, result.forgetting, sign=True)] if several else []
+        row += [_cell(metric, result.transfer_over(alone), sign=True)] if alone else []
         row += [_cell(metric, result.before)] if zero_shot else []
         row += [_growth_cell(growth.get(result.label))] if growth else []
         rows.append([*row, Cell(str(len(result.seeds)))])
@@ -66,6 +69,11 @@ def summary_table(study: Study, metric: Metric) -> Table:
         notes.append(
             "Forgetting: how much worse the earlier tasks are at the end than just after they were learned, "
             "on average; 0 is none, + is worse."
+        )
+    if alone:
+        notes.append(
+            "Forward transfer: how much better tasks from the second on are when just learned than those of separate "
+            "networks, each trained alone; + is better."
         )
     if growth:
         notes.append("Growth a task: adapter parameters of one task over the parameters of the base network.")

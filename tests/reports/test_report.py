@@ -204,6 +204,14 @@ def test_real_against_real_is_the_floor(make_run, tmp_path):
     assert page.table("FID of every")[0][1:5] == ["cats", "birds", "churches", "towers"]
 
 
+def test_forward_transfer_is_measured_against_networks_trained_alone(make_classifier_run, tmp_path):
+    runs = [make_classifier_run(tmp_path / m, m, 0) for m in ("finetune", "eft", "separate")]
+    columns, finetune, eft, separate = report(runs, tmp_path).table("Results at a glance")
+    place = columns.index("Forward transfer")
+    assert [row[place] for row in (finetune, eft, separate)] == ["+3.0", "+3.0", "0.0"]
+    assert "Forward transfer" not in report(runs[:2], tmp_path).table("Results at a glance")[0]
+
+
 def test_classifiers_use_the_same_page(make_classifier_run, tmp_path):
     runs = [make_classifier_run(tmp_path / f"{m}-{s}", m, s) for m in ("finetune", "eft") for s in (0, 1)]
     page = report(runs, tmp_path)
