@@ -19,14 +19,15 @@ from eftgan.train import train_gan
 class Kind:
     """What is trained, by which function, and how a config is cut down to its first task."""
 
+    name: str  # as `serves` of a method calls it
     experiment: type
     train: Callable[[Any, str], Any]
     only_first_task: Callable[[dict], dict]
 
 
-GANS = Kind(GanExperiment, train_gan, lambda data: {"tasks": data["tasks"][:1]})
+GANS = Kind("gan", GanExperiment, train_gan, lambda data: {"tasks": data["tasks"][:1]})
 CLASSIFIERS = Kind(
-    ClassifierExperiment, train_classifier, lambda data: {"sources": [{**data["sources"][0], "take": 1}]}
+    "classifier", ClassifierExperiment, train_classifier, lambda data: {"sources": [{**data["sources"][0], "take": 1}]}
 )
 
 
@@ -71,7 +72,10 @@ def _experiment(kind: Kind, config: Path, overrides: Sequence[str], recipe: str,
         whole["method"] = {"name": recipe}
     whole |= {"seed": seed, "out": str(out / f"{recipe}-seed{seed}")}
     whole["title"] = None if recipe in METHODS else whole.get("title") or recipe
-    if _shares_first_task(kind, METHODS[whole["method"]["name"]]):
+    method = METHODS[whole["method"]["name"]]
+    if kind.name not in method.serves:  # now, not after the methods before it have trained
+        raise UserError(f"--methods: {recipe} is not for a {kind.name}; leave it out")
+    if _shares_first_task(kind, method):
         whole["start"] = str(out / f"first-seed{seed}")
     return build(kind.experiment, whole, str(source))
 

@@ -105,6 +105,13 @@ def test_classifiers_that_take_over_the_first_task_equal_those_that_trained_it(t
         assert facts[0] == facts[1]
 
 
+def test_a_method_of_the_other_kind_is_refused_before_anything_is_trained(tmp_path, tiny_classes):
+    (config := tmp_path / "classes.yaml").write_text(dump(tiny_classes()))
+    with pytest.raises(UserError, match="mergan is not for a classifier"):
+        compare_methods(config, [], ["finetune", "mergan"], [0], tmp_path / "compare")
+    assert not (tmp_path / "compare").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
