@@ -10,7 +10,7 @@ from eftgan.reports.results import Growth, Study
 from eftgan.reports.runs import Run
 from eftgan.reports.samples import Grids, data_uri, find_grids
 from eftgan.reports.style import CSS
-from eftgan.reports.tables import forgetting_table, growth_table, score_table, summary_table
+from eftgan.reports.tables import forgetting_table, growth_table, learning_table, score_table, summary_table
 
 
 def page(studies: list[Study]) -> str:
@@ -74,8 +74,7 @@ def _metric(study: Study, metric: Metric, prefix: str) -> list[str]:
         f"darkens to the right is a task being forgotten. {_behind(study, metric)}</figcaption></figure>"
     )
     parts.append(_curve(study, metric))
-    if table := forgetting_table(study, metric):
-        parts.append(html_table(table))
+    parts += [html_table(table) for make in (forgetting_table, learning_table) if (table := make(study, metric))]
     return parts
 
 

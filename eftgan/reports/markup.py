@@ -33,7 +33,7 @@ def _cell(cell: Cell, column: int, first: bool) -> str:
     note = f' title="{escape(cell.note, quote=True)}"' if cell.note else ""
     if column == 0:
         return f'<th scope="row"{note}>{escape(cell.text)}</th>'
-    return f"<td{css_class(first=first, best=cell.best, muted=cell.muted)}{note}>{_spread(cell.text)}</td>"
+    return f"<td{css_class(first=first, best=cell.best, muted=cell.muted)}{note}>{_spread(cell.text)}{cell.marks}</td>"
 
 
 def _spread(text: str) -> str:

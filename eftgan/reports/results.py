@@ -77,6 +77,16 @@ class Result:
 
         return self._over_seeds(gain)
 
+    def ratio_to(self, reference: "Result", on: int) -> Value | None:
+        """A task's score just after it was learned, over the reference's."""
+        other = reference.cell(on, on)
+
+        def ratio(seed: dict[tuple[int, int], Score]) -> float | None:
+            own = seed.get((on, on))
+            return own.value / other.mean if own and other and other.mean else None
+
+        return self._over_seeds(ratio)
+
     @property
     def method(self) -> str:
         """The method's name in the score lines, whatever the row is called."""

@@ -6,18 +6,23 @@ from eftgan.reports.metrics import Metric, count, percent
 from eftgan.reports.results import Growth, Result, Study, Value
 
 PAPER_LAYOUT_TASKS = 6  # with more tasks, task x after-task columns are wider than any page
-CARRIED = "†"
+CARRIED, FEWER = "†", "‡"  # marks behind a value
 DEPENDS_ON_N = {"FID", "FD-random"}  # biased upwards, the more so the fewer images
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A printed value; `best` in its column, `muted` where there is nothing to print, `note` on hovering."""
+    """A printed value and the marks behind it; `best` in its column, `muted` where there is nothing to print, `note` on
+    hovering."""
 
     text: str
+    marks: str = ""
     best: bool = False
     muted: bool = False
     note: str = ""
+
+
+NOT_MEASURED = Cell("n/m", muted=True, note="not measured")
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,20 @@ def forgetting_table(study: Study, metric: Metric) -> Table | None:
     return Table(f"Forgetting in {metric.name}{_unit(metric)}.", ["Method", *earlier, "Mean"], rows, notes=notes)
 
 
+def learning_table(study: Study, metric: Metric) -> Table | None:
+    """How well each method learns a further task, measured by fine-tuning, which gives all its weights to it."""
+    results = study.results(metric)
+    tuned = next((result for result in results if result.method == "finetune"), None)
+    others = [result for result in results if result is not tuned]
+    later = range(1, len(study.tasks))
+    if not (tuned and others and later and metric.lower_is_better):
+        return None
+    rows = [[Cell(result.label), *(_ratio_cell(result.ratio_to(tuned, j)) for j in later)] for result in others]
+    caption = f"{metric.name} when just learned, as a multiple of fine-tuning's."
+    notes = ["1 learns the task as well as fine-tuning does; below 1 is better."]
+    return Table(caption, ["Method", *(study.tasks[j] for j in later)], rows, notes=notes)
+
+
 def growth_table(growth: list[Growth]) -> Table:
     """What each task adds in parameters, computation and bytes."""
     columns = ["Method", "Task", "Base", "Adapters", "Growth", "Norm", "Head", "FLOPs", "Executed", "Bytes"]
@@ -128,10 +147,13 @@ def _once(growth: Growth) -> list[tuple[str, float, dict]]:
 def _paper_table(study: Study, results: list[Result]) -> Table:
     tasks = study.tasks
     metric = results[0].metric
+    most = _most_samples(study, results)
     rows = []
     for result in results:
         cells = [
-            _cell(metric, result.cell(after, on)) if after >= on else Cell("–", muted=True, note="not yet seen")
+            _cell(metric, result.cell(after, on), most=most)
+            if after >= on
+            else Cell("–", muted=True, note="not yet seen")
             for on in range(len(tasks))
             for after in range(len(tasks))
         ]
@@ -164,6 +186,8 @@ def _score_notes(study: Study, metric: Metric, results: list[Result]) -> list[st
         notes.append("± standard deviation over random subsets of the images.")
     if any(score.details.get("carried") for score in scores):
         notes.append(f"{CARRIED} carried over: the task is proven unchanged by its digest, so not measured again.")
+    if fewer := {score.n for score in scores if score.n < _most_samples(study, results)}:
+        notes.append(f"{FEWER} fewer samples: N = {_numbers(fewer)}.")
     extractors = {str(score.details["extractor"]) for score in scores if score.details.get("extractor")}
     if extractors:
         notes.append(f"Features: {', '.join(sorted(extractors))}.")
@@ -178,6 +202,13 @@ def _score_notes(study: Study, metric: Metric, results: list[Result]) -> list[st
     return notes
 
 
+def _most_samples(study: Study, results: list[Result]) -> int:
+    """The largest N of a table of generated images; 0 for test sets, whose sizes are given."""
+    if study.kind != "gan":
+        return 0
+    return max(score.n for result in results for seed in result.seeds for score in seed.values())
+
+
 def _mixed_references(study: Study, metric: Metric) -> list[str]:
     references: dict[str, set[str]] = {}
     for run in study.runs:
@@ -188,12 +219,21 @@ def _mixed_references(study: Study, metric: Metric) -> list[str]:
     return [task for task, found in references.items() if len(found) > 1]
 
 
-def _cell(metric: Metric, value: Value | None, *, best: bool = False, sign: bool = False) -> Cell:
+def _cell(metric: Metric, value: Value | None, *, best: bool = False, sign: bool = False, most: int = 0) -> Cell:
+    """`sign`: the value is a difference; `most`: the largest N around, so that a smaller one is marked."""
     if value is None:
-        return Cell("n/m", muted=True, note="not measured")
+        return NOT_MEASURED
     text = metric.text(value.mean, value.within if value.std is None else value.std, sign=sign)
     note = f"N = {_numbers(value.n)}, seeds: {value.seeds}"
-    return Cell(text + CARRIED if value.carried and not sign else text, best, note=note)
+    marks = CARRIED * (value.carried and not sign) + FEWER * (max(value.n) < most)
+    return Cell(text, marks, best, note=note)
+
+
+def _ratio_cell(ratio: Value | None) -> Cell:
+    if ratio is None:
+        return NOT_MEASURED
+    spread = "" if ratio.std is None else f" ± {ratio.std:.2f}"
+    return Cell(f"{ratio.mean:.2f}{spread}", note=f"N = {_numbers(ratio.n)}, seeds: {ratio.seeds}")
 
 
 def _is_best(result: Result, results: list[Result]) -> bool:
@@ -205,7 +245,7 @@ def _is_best(result: Result, results: list[Result]) -> bool:
 
 def _growth_cell(growth: Growth | None) -> Cell:
     if growth is None:
-        return Cell("n/m", muted=True, note="not measured")
+        return NOT_MEASURED
     low, high = min(growth.share), max(growth.share)
     return Cell(percent(high) if high - low < 5e-5 else f"{percent(low)} to {percent(high)}")
 

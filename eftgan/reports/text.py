@@ -4,7 +4,7 @@ import csv
 import io
 import json
 
-from eftgan.reports.tables import CARRIED, Cell, Table
+from eftgan.reports.tables import Cell, Table
 from eftgan.scores import Score
 
 TEX = {
@@ -20,6 +20,7 @@ TEX = {
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
     "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
     "–": "--",
 }
 CSV_COLUMNS = ["run", "method", "seed", "trained_through", "tested_on", "metric", "value", "n", "details"]
@@ -88,10 +89,9 @@ def _md_row(cells: list[str]) -> str:
 
 
 def _md_cell(cell: Cell) -> str:
-    return f"**{cell.text}**" if cell.best else cell.text
+    return (f"**{cell.text}**" if cell.best else cell.text) + cell.marks
 
 
 def _tex_cell(cell: Cell) -> str:
-    text = tex(cell.text.removesuffix(CARRIED))
-    mark = TEX[CARRIED] if cell.text.endswith(CARRIED) else ""
-    return (rf"\textbf{{{text}}}" if cell.best else text) + mark
+    text = tex(cell.text)
+    return (rf"\textbf{{{text}}}" if cell.best else text) + tex(cell.marks)

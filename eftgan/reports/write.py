@@ -9,7 +9,7 @@ from eftgan.reports.figures import standalone
 from eftgan.reports.html import curve, page
 from eftgan.reports.results import Study, studies
 from eftgan.reports.runs import load_runs
-from eftgan.reports.tables import Table, forgetting_table, growth_table, score_table, summary_table
+from eftgan.reports.tables import Table, forgetting_table, growth_table, learning_table, score_table, summary_table
 from eftgan.reports.text import markdown_table, scores_csv, tex_table
 
 
@@ -72,7 +72,7 @@ def study_tables(study: Study) -> list[Table]:
     for metric in study.metrics:
         tables.append(score_table(study, metric))
         if metric.main:
-            tables.append(forgetting_table(study, metric))
+            tables += [forgetting_table(study, metric), learning_table(study, metric)]
     if growth := study.growth():
         tables.append(growth_table(growth))
     return [table for table in tables if table is not None]

@@ -212,6 +212,23 @@ def test_forward_transfer_is_measured_against_networks_trained_alone(make_classi
     assert "Forward transfer" not in report(runs[:2], tmp_path).table("Results at a glance")[0]
 
 
+def test_what_is_just_learned_is_measured_by_fine_tuning(make_run, tmp_path):
+    runs = [make_run(tmp_path / name, name) for name in ("finetune", "eft")]
+    columns, *rows = report(runs, tmp_path).table("FID when just learned")
+    assert columns == ["Method", "birds", "churches", "towers"]
+    assert rows == [["EFT", "2.08", "2.83", "2.14"]]  # the paper's 44.1 / 21.2, 32.3 / 11.4, 27.2 / 12.7
+    assert not any(caption.startswith("FID when") for caption in report(runs[1:], tmp_path).captions)
+
+
+def test_values_of_fewer_samples_are_marked(make_run, tmp_path):
+    run = make_run(tmp_path / "run", "finetune", n=500)
+    append_scores(run / "scores.jsonl", [Score("run", "finetune", 0, "cats", "cats", "FID", 25.0, 1000)])
+    page = report([run], tmp_path)
+    assert page.table("FID of every")[2][1:3] == ["25.0", "156.9‡"]
+    assert "‡ fewer samples: N = 500." in page.text
+    assert "‡" not in "".join(page.table("KID of every")[2])
+
+
 def test_classifiers_use_the_same_page(make_classifier_run, tmp_path):
     runs = [make_classifier_run(tmp_path / f"{m}-{s}", m, s) for m in ("finetune", "eft") for s in (0, 1)]
     page = report(runs, tmp_path)
