@@ -12,7 +12,7 @@ from eftgan.adapters.storage import (
     shared_state,
     task_state,
 )
-from eftgan.adapters.tasks import add_task, remove_task, select_task, task_names, train_only, using_task
+from eftgan.adapters.tasks import add_task, remove_task, select_task, task_modules, task_names, train_only, using_task
 from eftgan.adapters.together import Together
 from eftgan.adapters.transforms import ConvTransform, LinearTransform
 
@@ -38,6 +38,7 @@ __all__ = [
     "save_task",
     "select_task",
     "shared_state",
+    "task_modules",
     "task_names",
     "task_state",
     "train_only",

@@ -23,6 +23,12 @@ def task_names(model: nn.Module) -> list[str]:
     return list(registry_of(model).rows)
 
 
+def task_modules(model: nn.Module, name: str, part: Part) -> list[nn.Module]:
+    """What a task uses of one part, layer by layer."""
+    key = registry_of(model).row(name)[part]
+    return [bank.tasks[key] for _, bank in named_banks(model) if bank.part == part]
+
+
 def add_task(
     model: nn.Module,
     name: str,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Doc
 
-from eftgan.adapters import named_banks, registry_of, remove_task, task_names, using_task
+from eftgan.adapters import registry_of, remove_task, task_modules, task_names, using_task
 from eftgan.adapters.bank import Part
 from eftgan.config import NonNegative
 from eftgan.methods.base import Batch, Method, Networks, Probe
@@ -57,7 +57,8 @@ class Mergan(Method):
         """One earlier task's term, in eval mode on both sides: just what sampling computes."""
         with torch.no_grad(), using_task(self.previous, task):
             wanted = self.previous(z)
-        use_running_statistics(generator, task)
+        for norm in task_modules(generator, task, "norms"):
+            norm.eval()
         with using_task(generator, task):
             drawn = generator(z)
         pairs = zip(drawn, wanted, strict=True)
@@ -79,11 +80,3 @@ class Mergan(Method):
                 remove_task(previous, task)  # the task in training: the predecessor does not know it
         previous.load_state_dict(state)
         self.previous = previous.eval().requires_grad_(False)
-
-
-def use_running_statistics(network: nn.Module, task: str) -> None:
-    """Put one task's normalisation layers into eval mode."""
-    row = registry_of(network).row(task)
-    for _, bank in named_banks(network):
-        if bank.part == "norms":
-            bank.tasks[row["norms"]].eval()

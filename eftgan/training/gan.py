@@ -1,7 +1,8 @@
 """Continual GAN training: one readable loop over Accelerate.
 
 Per task: grow the networks -> freeze -> optimizers over what is trainable -> prepare -> train -> the EMA weights
-become the generator -> the method remembers -> verify that nothing frozen moved -> save.
+become the generator, its BatchNorm statistics are fitted to them (if asked) -> the method remembers -> verify that
+nothing frozen moved -> save.
 """
 
 import contextlib
@@ -35,6 +36,7 @@ from eftgan.training.diffaugment import diff_augment
 from eftgan.training.ema import Ema
 from eftgan.training.gan_probe import gan_probe
 from eftgan.training.losses import colour_consistency, discriminator_loss, generator_loss
+from eftgan.training.recalibrate import recalibrate
 from eftgan.training.sampling import fixed_noise
 from eftgan.training.trainer import Trainer
 from eftgan.training.turns import Turns
@@ -52,6 +54,9 @@ class GanTraining:
     learning_rate: Annotated[Positive, Doc("of Adam, for generator and discriminators")] = 2e-4
     betas: Annotated[tuple[Share, Share], Doc("of Adam")] = (0.5, 0.999)
     ema_decay: Annotated[Share, Doc("of the averaged generator that samples come from")] = 0.999
+    recalibration: Annotated[
+        int, Field(ge=0), Doc("batches that measure its BatchNorm statistics when a task ends; 0: training's own serve")
+    ] = 0
     accumulation: Annotated[Count, Doc("batches per optimizer step")] = 1
     mixed_precision: Annotated[Literal["no", "fp16", "bf16"], Doc("where the device has it")] = "no"
     sync_batchnorm: Annotated[bool, Doc("BatchNorm over the batches of all processes (GPUs only)")] = False
@@ -119,6 +124,7 @@ class GanTrainer(Trainer):
         self._train_steps(task, {each.name: each.images for each in tasks if each.name in together})
         self.ema.become()
         self.ema = None
+        self._recalibrate(together)
         self.agree_on_buffers()
         self.finish_task(index, task.name, frozen, self._probe(task))
 
@@ -233,6 +239,15 @@ class GanTrainer(Trainer):
             for network in self.networks.values():
                 stack.enter_context(using_task(network, task))
             yield
+
+    def _recalibrate(self, tasks: list[str]) -> None:
+        """Fit the BatchNorm statistics of the tasks just trained to the averaged weights."""
+        count, batch = self.options.recalibration, self.options.batch
+        if count == 0:
+            return
+        for task in tasks:
+            noise = torch.randn(count, batch, self.z_dim, generator=stream(self.seed, task, "recalibration"))
+            recalibrate(self.networks[GENERATOR], task, noise.to(self.accelerator.device))
 
     def _probe(self, task: GanTask) -> Probe:
         return gan_probe(self.networks, task.images, task.name, self.seed, self.sizes, self.z_dim, self._generator_loss)
