@@ -8,12 +8,14 @@ at every step -> end_task, and afterwards checks that `frozen` has not changed a
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from torch import Tensor, nn
+from typing_extensions import Doc
 
 from eftgan.adapters import PARTS, AdapterConfig, add_task, insert_adapters, registry_of, task_names, train_only
 from eftgan.adapters.bank import Part
+from eftgan.config import Positive
 from eftgan.errors import UserError
 
 Networks = Mapping[str, nn.Module]
@@ -48,6 +50,10 @@ class Method:
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
 
+    later_rate: Annotated[
+        Positive, Doc("tasks after the first: their learning rate, as a multiple of the training's own")
+    ] = 1.0
+
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
         kind = "classifier" if "classifier" in networks else "gan"
@@ -77,7 +83,7 @@ class Method:
 
     def rate(self, role: str, first: bool) -> float:
         """The learning rate of this network's parameters in the task, as a multiple of the training's own."""
-        return 1.0
+        return 1.0 if first else self.later_rate
 
     def trains_on(self, seen: list[str]) -> list[str]:
         """Tasks whose images (and a classifier's heads) training uses while the last of the seen tasks is learned."""

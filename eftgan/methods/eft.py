@@ -9,7 +9,6 @@ from typing_extensions import Doc
 
 from eftgan.adapters import PARTS, AdapterConfig, task_names, task_state
 from eftgan.adapters.bank import Part
-from eftgan.config import Positive
 from eftgan.methods.base import Batch, Method, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
 from eftgan.methods.heads import CLASSIFIER, state_of_others
@@ -29,9 +28,6 @@ class Eft(Method):
     discriminator: Annotated[
         Literal["eft", "full"], Doc("eft: as the paper; full: the discriminators train whole, in no task's file")
     ] = "eft"
-    later_rate: Annotated[
-        Positive, Doc("later tasks: the learning rate of what is theirs, as a multiple of the training's own")
-    ] = 1.0
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
     margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = None
 
@@ -53,7 +49,7 @@ class Eft(Method):
         return not self._adapts(role) or (first and self.base == "train")
 
     def rate(self, role: str, first: bool) -> float:
-        return self.later_rate if self._adapts(role) and not first else 1.0
+        return super().rate(role, first) if self._adapts(role) else 1.0
 
     def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
         if role != CLASSIFIER or self.margin is None:

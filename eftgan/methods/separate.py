@@ -28,6 +28,10 @@ class Separate(Method):
 
     name: Literal["separate"] = "separate"
 
+    def __post_init__(self) -> None:
+        if self.later_rate != 1.0:
+            raise UserError("method.later_rate: separate trains every task as a first one; leave it out")
+
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         super().prepare(networks, adapters)
         for role, network in networks.items():

@@ -183,11 +183,15 @@ def test_the_optimizers_see_only_the_new_task(tiny):
 
 
 @pytest.mark.parametrize(
-    ("discriminator", "rates"), [("eft", [1e-3, 1e-3, 5e-3, 5e-3]), ("full", [1e-3, 1e-3, 5e-3, 1e-3])]
+    ("method", "rates"),
+    [
+        ("name: eft", [1e-3, 1e-3, 5e-3, 5e-3]),
+        ("name: eft, discriminator: full", [1e-3, 1e-3, 5e-3, 1e-3]),
+        ("name: finetune", [1e-3, 1e-3, 5e-3, 5e-3]),
+    ],
 )
-def test_later_rate_is_for_what_later_tasks_own(tiny, discriminator, rates):
-    method = f"method={{name: eft, later_rate: 5, discriminator: {discriminator}}}"
-    trainer, tasks = trainer_for(tiny(method, "training.learning_rate=1e-3"))
+def test_later_rate_is_for_tasks_after_the_first(tiny, method, rates):
+    trainer, tasks = trainer_for(tiny(f"method={{{method}, later_rate: 5}}", "training.learning_rate=1e-3"))
     made = watch_optimizers(trainer)
     trainer.run(tasks)
     assert [rate for _, rate in made] == pytest.approx(rates)
