@@ -197,6 +197,11 @@ def test_later_rate_is_for_tasks_after_the_first(tiny, method, rates):
     assert [rate for _, rate in made] == pytest.approx(rates)
 
 
+def test_separate_networks_have_no_later_rate(tiny):
+    with pytest.raises(UserError, match=r"method.later_rate: separate trains every task as a first one"):
+        tiny("method={name: separate, later_rate: 2}")
+
+
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_an_optimizer_step_takes_as_many_batches_as_asked(tiny, accumulation):
     trainer, tasks = trainer_for(tiny(f"training.accumulation={accumulation}", "training.batch=2"))
