@@ -49,10 +49,16 @@ def main(argv: list[str] | None = None) -> None:
             sys.exit(130)
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows defaults; an option without one says in its own words what happens then."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        silent = any(action.default is nothing for nothing in (None, False, ()))
+        return action.help if silent else super()._get_help_string(action)
+
+
 def _command(commands, name: str, run, help: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(
-        name, help=help, description=help, formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+    parser = commands.add_parser(name, help=help, description=help, formatter_class=_Help)
     parser.set_defaults(run_command=run)
     return parser
 
@@ -143,7 +149,8 @@ def add_compare(commands) -> None:
     parser = _command(commands, "compare", compare, "Train several methods on one sequence; one report.")
     parser.add_argument("config", type=Path, help="X.yaml; methods are refined by X/METHOD.yaml, if there")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any key of the config")
-    parser.add_argument("--methods", default="finetune,ewc,mergan,eft,separate", help="methods or recipes")
+    usual = "default: finetune, ewc, mergan (classifiers: lwf), eft and separate"
+    parser.add_argument("--methods", help=f"methods or recipes, with commas ({usual})")
     parser.add_argument("--seeds", default="0", help="for example 0,1,2")
     parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="folder of the runs and the report")
 
@@ -155,7 +162,7 @@ def compare(args: argparse.Namespace) -> None:
     seeds = args.seeds.split(",")
     if not all(seed.isdigit() for seed in seeds):
         raise UserError(f"--seeds {args.seeds}: give whole numbers, for example 0,1,2")
-    methods = args.methods.split(",")
+    methods = args.methods.split(",") if args.methods else None
     for path in compare_methods(args.config, args.overrides, methods, list(map(int, seeds)), args.out):
         print(path)
 

@@ -23,16 +23,27 @@ class Kind:
     experiment: type
     train: Callable[[Any, str], Any]
     only_first_task: Callable[[dict], dict]
+    usual: tuple[str, ...]  # methods to compare where none are named
 
 
-GANS = Kind("gan", GanExperiment, train_gan, lambda data: {"tasks": data["tasks"][:1]})
+GANS = Kind(
+    name="gan",
+    experiment=GanExperiment,
+    train=train_gan,
+    only_first_task=lambda data: {"tasks": data["tasks"][:1]},
+    usual=("finetune", "ewc", "mergan", "eft", "separate"),
+)
 CLASSIFIERS = Kind(
-    "classifier", ClassifierExperiment, train_classifier, lambda data: {"sources": [{**data["sources"][0], "take": 1}]}
+    name="classifier",
+    experiment=ClassifierExperiment,
+    train=train_classifier,
+    only_first_task=lambda data: {"sources": [{**data["sources"][0], "take": 1}]},
+    usual=("finetune", "ewc", "lwf", "eft", "separate"),
 )
 
 
 def compare_methods(
-    config: Path, overrides: Sequence[str], recipes: Sequence[str], seeds: Sequence[int], out: Path
+    config: Path, overrides: Sequence[str], recipes: Sequence[str] | None, seeds: Sequence[int], out: Path
 ) -> list[Path]:
     """Train every recipe with every seed, going on where an earlier call stopped; returns the report's files.
 
@@ -40,6 +51,7 @@ def compare_methods(
     """
     data = _with_overrides(config, overrides)
     kind = CLASSIFIERS if "sources" in data else GANS
+    recipes = recipes or kind.usual
     experiments = [_experiment(kind, config, overrides, recipe, seed, out) for seed in seeds for recipe in recipes]
     runs = []
     for experiment in experiments:

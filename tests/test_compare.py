@@ -1,15 +1,18 @@
 """Comparing methods: one first task, the same data, one report."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
 
+from eftgan import compare
 from eftgan.adapters import merge_task, task_state
 from eftgan.classifier_runs import ClassifierRun, train_classifier
-from eftgan.compare import compare_methods
+from eftgan.compare import CLASSIFIERS, GANS, compare_methods
 from eftgan.config import dump
 from eftgan.errors import UserError
+from eftgan.methods import METHODS
 from eftgan.runs import GanRun
 from eftgan.scores import REAL, read_scores
 from eftgan.scoring import RunScorer
@@ -178,3 +181,18 @@ def test_unknown_methods_are_refused_before_anything_is_trained(config, tmp_path
     with pytest.raises(UserError, match=r"no method or recipe 'etf'; there are: .*eft"):
         compare_methods(config, [], ["finetune", "etf"], [0], tmp_path / "compare")
     assert not (tmp_path / "compare").exists()
+
+
+def test_the_usual_methods_serve_what_is_compared():
+    for kind in (GANS, CLASSIFIERS):
+        assert all(kind.name in METHODS[name].serves for name in kind.usual)
+
+
+def test_without_methods_the_usual_ones_of_a_classifier_are_compared(tmp_path, monkeypatch):
+    trained = []
+    kind = dataclasses.replace(CLASSIFIERS, train=lambda experiment, command: trained.append(Path(experiment.out).name))
+    monkeypatch.setattr(compare, "CLASSIFIERS", kind)
+    monkeypatch.setattr(compare, "write_report", lambda runs, out: [run.name for run in runs])
+    runs = compare_methods(Path("configs/classifier/shapes.yaml"), [], None, [0], tmp_path)
+    assert runs == ["finetune-seed0", "ewc-seed0", "lwf-seed0", "eft-seed0", "separate-seed0"]
+    assert set(runs) < set(trained)
