@@ -1,7 +1,7 @@
 """Train a classifier on one set of classes after another, without forgetting the earlier ones.
 
     accelerate launch train_classifier.py                              the built-in demo: three tasks, a minute
-    accelerate launch train_classifier.py --config configs/classifier/NAME.yaml method.name=lwf out=runs/mine
+    accelerate launch train_classifier.py --config configs/classifier/NAME.yaml 'method={name: lwf}' out=runs/mine
     accelerate launch train_classifier.py --resume runs/mine sources.0.take=10
 
 `python train_classifier.py ...` does the same in one process. An unfinished run in the same folder is continued.

@@ -14,7 +14,7 @@ from eftgan.data.pixels import Pixels
 from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of
 from eftgan.data.streams import stream_seed
 from eftgan.errors import UserError
-from eftgan.experiment import Adapters, refuse_differences
+from eftgan.experiment import Adapters, check_inits, refuse_differences
 from eftgan.methods import AnyMethod, Eft
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.models import build_classifier, head_name
@@ -114,6 +114,7 @@ def open_classes(experiment: ClassifierExperiment) -> list[LabelledTask]:
         seed=experiment.seed if experiment.shuffle_classes else None,
         limit=experiment.limit,
     )
+    check_inits(experiment.method, [(task.name, None) for task in tasks])
     for task in tasks:
         for part, images in (("training", task.train), ("test", task.test)):
             counts = torch.bincount(images.targets, minlength=len(task.classes)).tolist()

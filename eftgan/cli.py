@@ -1,6 +1,7 @@
 """`eftgan`: what people do with trained runs. Each command imports what it needs when it runs."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -40,7 +41,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     for add in adders:
         add(commands)
-    args = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = parser.parse_args(words)
+    args.command_line = shlex.join(["eftgan", *words])
     with exit_on_user_error():
         try:
             args.run_command(args)
@@ -109,7 +112,12 @@ def add_evaluate(commands) -> None:
     parser = _command(commands, "evaluate", evaluate, "Measure FID and KID of every seen task after every task.")
     parser.add_argument("run", type=Path)
     parser.add_argument("--fid-samples", type=int, default=5000, metavar="N", help="generated images per measurement")
-    parser.add_argument("--elsewhere", type=int, metavar="N", help="images for cells in between")
+    parser.add_argument(
+        "--elsewhere",
+        type=int,
+        metavar="N",
+        help="N for tasks neither just learned nor measured after the last task (default: as --fid-samples)",
+    )
     parser.add_argument("--tasks", nargs="+", help="only these tasks")
     parser.add_argument("--after", nargs="+", help="only as it was after these tasks")
     parser.add_argument("--features", choices=("inception", "random"), default="inception", help="random is not FID")
@@ -126,8 +134,9 @@ def evaluate(args: argparse.Namespace) -> None:
     from eftgan.scoring import RunScorer, statistics_folder
 
     run = GanRun(args.run)
-    if args.fid_samples < 2:
-        raise UserError(f"--fid-samples {args.fid_samples}: a distance needs at least 2 images")
+    for option, count in (("--fid-samples", args.fid_samples), ("--elsewhere", args.elsewhere)):
+        if count is not None and count < 2:
+            raise UserError(f"{option} {count}: a distance needs at least 2 images")
     tasks = [run.trained[run.index(task)] for task in args.tasks] if args.tasks else None
     rounds = [run.index(task) for task in args.after] if args.after else range(len(run.trained))
     if not run.trained:
@@ -158,13 +167,20 @@ def add_compare(commands) -> None:
 def compare(args: argparse.Namespace) -> None:
     """Run what is not finished yet, then write one report."""
     from eftgan.compare import compare_methods
+    from eftgan.entry import say_goodbye
+    from eftgan.training.stopping import Stopped
 
     seeds = args.seeds.split(",")
     if not all(seed.isdigit() for seed in seeds):
         raise UserError(f"--seeds {args.seeds}: give whole numbers, for example 0,1,2")
     methods = args.methods.split(",") if args.methods else None
-    for path in compare_methods(args.config, args.overrides, methods, list(map(int, seeds)), args.out):
-        print(path)
+    try:
+        paths = compare_methods(
+            args.config, args.overrides, methods, list(map(int, seeds)), args.out, args.command_line
+        )
+    except Stopped as stopped:
+        say_goodbye(str(stopped), args.command_line, stopped.signal)
+    print(*paths, sep="\n")
 
 
 def add_fid(commands) -> None:

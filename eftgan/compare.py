@@ -1,5 +1,6 @@
 """Several methods on one sequence: the same first task, the same steps and seeds, one report."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from eftgan.classifier_experiment import ClassifierExperiment
 from eftgan.classifier_runs import train_classifier
-from eftgan.config import apply_override, build, read_yaml
+from eftgan.config import apply_override, build, overlay, read_yaml
 from eftgan.errors import UserError
 from eftgan.experiment import GanExperiment
 from eftgan.methods import METHODS, Method
@@ -43,29 +44,43 @@ CLASSIFIERS = Kind(
 
 
 def compare_methods(
-    config: Path, overrides: Sequence[str], recipes: Sequence[str] | None, seeds: Sequence[int], out: Path
+    config: Path,
+    overrides: Sequence[str],
+    recipes: Sequence[str] | None,
+    seeds: Sequence[int],
+    out: Path,
+    command: str = "compare_methods",
 ) -> list[Path]:
     """Train every recipe with every seed, going on where an earlier call stopped; returns the report's files.
 
     The first task is trained once per seed; methods that would train it alike take it over from there.
+    `overrides` hold for all of them. `command` is what the runs say they were made by.
     """
-    data = _with_overrides(config, overrides)
+    _refuse_choice_of_method(overrides)
+    data = _with_overrides(read_yaml(config), overrides)
     kind = CLASSIFIERS if "sources" in data else GANS
-    recipes = recipes or kind.usual
+    recipes, seeds = dict.fromkeys(recipes or kind.usual), dict.fromkeys(seeds)
     experiments = [_experiment(kind, config, overrides, recipe, seed, out) for seed in seeds for recipe in recipes]
     runs = []
     for experiment in experiments:
         if experiment.start is not None:
-            first = _first_task(kind, data, experiment)
-            kind.train(first, _command(config, first))
+            kind.train(_first_task(kind, data, experiment), command)
         print(experiment.out)
-        kind.train(experiment, _command(config, experiment))
+        kind.train(experiment, command)
         runs.append(Path(experiment.out))
     return write_report(runs, out / "report.html")
 
 
-def _with_overrides(path: Path, overrides: Sequence[str]) -> dict:
-    data = read_yaml(path)
+def _refuse_choice_of_method(overrides: Sequence[str]) -> None:
+    for word in overrides:
+        if word.partition("=")[0].strip() in ("method", "method.name"):
+            raise UserError(
+                f"{word!r}: --methods says which are compared; set a key of all by method.KEY=value, or write a recipe "
+                "(a YAML in the folder that is named like the config)"
+            )
+
+
+def _with_overrides(data: dict, overrides: Sequence[str]) -> dict:
     for word in overrides:
         apply_override(data, word)
     return data
@@ -79,34 +94,30 @@ def _experiment(kind: Kind, config: Path, overrides: Sequence[str], recipe: str,
         known = sorted({*METHODS, *(found.stem for found in folder.glob("*.yaml"))})
         raise UserError(f"no method or recipe {recipe!r}; there are: {', '.join(known)}")
     source = path if path.is_file() else config
-    whole = _with_overrides(source, overrides)
+    whole = read_yaml(source)
     if source is config:
-        whole["method"] = {"name": recipe}
+        whole["method"] = overlay(whole.get("method"), {"name": recipe})
+    whole = _with_overrides(whole, overrides)
     whole |= {"seed": seed, "out": str(out / f"{recipe}-seed{seed}")}
     whole["title"] = None if recipe in METHODS else whole.get("title") or recipe
-    method = METHODS[whole["method"]["name"]]
-    if kind.name not in method.serves:  # now, not after the methods before it have trained
+    experiment = build(kind.experiment, whole, str(source))
+    if kind.name not in experiment.method.serves:  # now, not after the methods before it have trained
         raise UserError(f"--methods: {recipe} is not for a {kind.name}; leave it out")
-    if _shares_first_task(kind, method):
-        whole["start"] = str(out / f"first-seed{seed}")
-    return build(kind.experiment, whole, str(source))
+    if not _shares_first_task(kind, experiment.method):
+        return experiment
+    return dataclasses.replace(experiment, start=str(out / f"first-seed{seed}"))
 
 
-def _shares_first_task(kind: Kind, method: type[Method]) -> bool:
+def _shares_first_task(kind: Kind, method: Method) -> bool:
     """Whether the method would train the first task as fine-tuning does, and need not see it trained.
 
     All GAN methods have the same networks; a classifier's tasks have parts of their own with some methods only.
     """
     alike = kind is GANS or not method.owns
-    return alike and not method.fresh and not method.follows_training
+    return alike and not (method.fresh or method.follows_training or method.own_first_task)
 
 
 def _first_task(kind: Kind, data: dict, experiment: Any) -> Any:
     """The one-task run that an experiment starts from."""
     alone = {"method": {"name": "finetune"}, "seed": experiment.seed, "out": experiment.start, "title": None}
     return build(kind.experiment, {**data, **kind.only_first_task(data), **alone})
-
-
-def _command(config: Path, experiment: Any) -> str:
-    name, method = Path(experiment.out).name, experiment.title or experiment.method.name
-    return f"eftgan compare {config} --methods {method} --seeds {experiment.seed}  (run {name})"

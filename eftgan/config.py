@@ -172,6 +172,7 @@ def _explain(problem: dict[str, Any]) -> str:
 
 def _refuse_unknown_keys(kind: Any, data: Any, where: str, path: str) -> None:
     """Every key of the mapping must be a field; dataclasses inside lists, unions and mappings are looked into."""
+    several = len(_dataclasses_in(kind)) > 1
     kind = _choose(kind, data, where, path)
     if dataclasses.is_dataclass(kind) and isinstance(data, dict):
         hints = get_type_hints(kind)
@@ -180,6 +181,8 @@ def _refuse_unknown_keys(kind: Any, data: Any, where: str, path: str) -> None:
             if key not in names:
                 near = difflib.get_close_matches(str(key), names, 1, 0.5)
                 hint = f"did you mean {path}{near[0]}?" if near else f"there are: {', '.join(names)}"
+                if several:
+                    hint += f" (of another kind? {path[:-1]}={{name: {kind.name}}} begins anew)"
                 raise UserError(f"{where}: unknown key {path}{key}; {hint}")
             _refuse_unknown_keys(hints[key], value, where, f"{path}{key}.")
     elif get_origin(kind) in (list, tuple) and isinstance(data, list):
@@ -217,10 +220,10 @@ def describe(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:
         if get_origin(hint) is Annotated:
             doc = next((extra.documentation for extra in get_args(hint) if isinstance(extra, Doc)), "")
         yield f"{prefix}{each.name}", f"{_type_name(hint)}{_default_text(each)}", doc
-        for member in _dataclasses_in(hint):
-            label = getattr(member, "name", None)
-            inner = f"{prefix}{each.name}{f'[{label}]' if isinstance(label, str) else ''}."
-            yield from describe(member, inner)
+        members = _dataclasses_in(hint)
+        for member in members:
+            label = f"[{member.name}]" if len(members) > 1 else ""
+            yield from describe(member, f"{prefix}{each.name}{label}.")
 
 
 def _dataclasses_in(hint: Any) -> list[type]:

@@ -38,16 +38,16 @@ def run_entry(
         try:
             train(config, command)
         except Stopped as stopped:
-            _say_goodbye(str(stopped), command, stopped.signal)
+            say_goodbye(str(stopped), command, stopped.signal)
         except KeyboardInterrupt:
-            _say_goodbye("interrupted; what was saved before is whole", command, signal.SIGINT)
+            say_goodbye("interrupted; what was saved before is whole", command, signal.SIGINT)
 
 
 def _alone() -> bool:
     return os.environ.get("WORLD_SIZE", "1") == "1"
 
 
-def _say_goodbye(message: str, command: str, number: int) -> NoReturn:
+def say_goodbye(message: str, command: str, number: int) -> NoReturn:
     """How to go on, told by the first process; the exit code is what shells give for the signal."""
     if os.environ.get("RANK", "0") == "0":
         remedy = f"Continue with: {command}" if _alone() else "Continue with the command that started it"
@@ -77,7 +77,10 @@ def _parser(doc: str, demo: Path, explain: str | None) -> argparse.ArgumentParse
 def _explain_keys(kind: type) -> str:
     from eftgan.config import describe
 
-    lines = ["keys of a config:"]
+    lines = [
+        "keys of a config (method[eft].init is typed method.init=... and exists with that method only; entries of",
+        "lists have numbers from 0, tasks.0.limit=...):",
+    ]
     for path, value, doc in describe(kind):
         lines += [f"  {path}: {value}", f"      {doc}"] if doc else [f"  {path}: {value}"]
     return "\n".join(lines)

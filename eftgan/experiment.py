@@ -3,9 +3,7 @@
 import importlib.metadata
 import json
 import math
-import os
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,8 +21,9 @@ from eftgan.data.sequences import TaskSource, check_sequence
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.files import write_json, write_text
-from eftgan.methods import AnyMethod, Eft
+from eftgan.methods import AnyMethod, Eft, Method
 from eftgan.models.stackgan import Discriminator, Generator, StackGanConfig, init_weights
+from eftgan.names import INITS, NEAREST
 from eftgan.scores import read_scores
 from eftgan.tensors import file_digest
 from eftgan.training.checkpoint import RunFolder
@@ -115,6 +114,9 @@ class GanExperiment:
         for task in self.tasks:
             if not any((task.steps, task.epochs, self.training.steps, self.training.epochs)):
                 raise UserError(f"task {task.name}: how long? Set training.steps or training.epochs")
+        if getattr(self.method, "base", "train") == "pretrained":
+            raise UserError("method.base: pretrained is for classifiers; a GAN takes over a trained task by start=RUN")
+        check_inits(self.method, [(task.name, task.init) for task in self.tasks])
 
     def refuse_start(self, other: "GanExperiment") -> None:
         """Refuse a run whose first task is not the one that this experiment would train."""
@@ -131,6 +133,18 @@ class GanExperiment:
     @property
     def task_names(self) -> list[str]:
         return [task.name for task in self.tasks]
+
+
+def check_inits(method: Method, tasks: Sequence[tuple[str, str | None]]) -> None:
+    """Refuse a later task (name, its own `init`) that would start neither in a known way nor from an earlier one."""
+    earlier: list[str] = []
+    for name, own in tasks:
+        known = [*INITS, NEAREST, *earlier]
+        init = own or method.init
+        if earlier and init not in known:
+            key = "init" if own else "method.init"
+            raise UserError(f"task {name}: {key} {init!r} is unknown there; choose from: {', '.join(known)}")
+        earlier.append(name)
 
 
 class SavedRun:
@@ -277,9 +291,15 @@ def start_of(experiment: Any) -> RunFolder | None:
     other = load(type(experiment), folder.config)
     if len(other.task_names) != 1:
         raise UserError(f"start={experiment.start}: it must have one task, the first of this sequence")
+    mine, its = (each.method.own_first_task for each in (experiment, other))
+    if mine != its:
+        theirs, wanted = (", ".join(f"{k}={v}" for k, v in own.items()) or "the usual settings" for own in (its, mine))
+        raise UserError(f"start={experiment.start}: its first task was trained with {theirs}, not with {wanted}")
     experiment.refuse_start(other)
     if not folder.task_file(0, other.task_names[0]).exists():
         raise UserError(f"start={experiment.start}: its task is not trained to the end; run it first")
+    if not folder.state_files():
+        raise UserError(f"{folder.path / 'state'}: no resume state to take the first task from; train that run again")
     return folder
 
 
@@ -321,8 +341,3 @@ def versions() -> dict[str, str]:
     packages = ("torch", "torchvision", "accelerate", "pytorch-fid", "lmdb", "safetensors", "pillow")
     found = {name: importlib.metadata.version(name) for name in packages}
     return {"eftgan": __version__, "python": platform.python_version(), **found}
-
-
-def command_line() -> str:
-    """The command as it was typed, for the report."""
-    return " ".join(["python", os.path.basename(sys.argv[0]), *sys.argv[1:]])

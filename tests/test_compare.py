@@ -19,7 +19,7 @@ from eftgan.scoring import RunScorer
 from eftgan.tensors import file_digest
 from eftgan.train import train_gan
 
-from .conftest import TINY
+from .conftest import ROOT, TINY
 
 
 @pytest.fixture
@@ -188,11 +188,48 @@ def test_the_usual_methods_serve_what_is_compared():
         assert all(kind.name in METHODS[name].serves for name in kind.usual)
 
 
-def test_without_methods_the_usual_ones_of_a_classifier_are_compared(tmp_path, monkeypatch):
-    trained = []
-    kind = dataclasses.replace(CLASSIFIERS, train=lambda experiment, command: trained.append(Path(experiment.out).name))
-    monkeypatch.setattr(compare, "CLASSIFIERS", kind)
-    monkeypatch.setattr(compare, "write_report", lambda runs, out: [run.name for run in runs])
-    runs = compare_methods(Path("configs/classifier/shapes.yaml"), [], None, [0], tmp_path)
-    assert runs == ["finetune-seed0", "ewc-seed0", "lwf-seed0", "eft-seed0", "separate-seed0"]
-    assert set(runs) < set(trained)
+@pytest.fixture
+def planned(monkeypatch) -> list:
+    """What would be trained, in order."""
+    experiments = []
+    for name in ("GANS", "CLASSIFIERS"):
+        kind = dataclasses.replace(getattr(compare, name), train=lambda each, command: experiments.append(each))
+        monkeypatch.setattr(compare, name, kind)
+    monkeypatch.setattr(compare, "write_report", lambda runs, out: runs)
+    return experiments
+
+
+def test_without_methods_the_usual_ones_of_a_classifier_are_compared(tmp_path, planned):
+    runs = compare_methods(ROOT / "configs/classifier/shapes.yaml", [], None, [0], tmp_path)
+    names = [run.name for run in runs]
+    assert names == ["finetune-seed0", "ewc-seed0", "lwf-seed0", "eft-seed0", "separate-seed0"]
+    assert set(names) < {Path(each.out).name for each in planned}
+
+
+def test_settings_of_the_method_hold(config, tmp_path, planned):
+    config.write_text(config.read_text() + "method: {name: eft, discriminator: full}\n")
+    compare_methods(config, ["method.later_rate=7"], ["eft", "ewc", "eft"], [0, 0], tmp_path)
+    methods = [each.method for each in planned if each.tasks[1:]]
+    assert [(method.name, method.later_rate) for method in methods] == [("eft", 7), ("ewc", 7)]
+    assert methods[0].discriminator == "full"
+    assert {each.method.later_rate for each in planned if not each.tasks[1:]} == {1}
+
+
+@pytest.mark.parametrize("word", ["method.name=ewc", "method={name: ewc, strength: 5}", "method=null"])
+def test_the_methods_are_chosen_in_one_place(config, tmp_path, word):
+    with pytest.raises(UserError, match="--methods says which"):
+        compare_methods(config, [word], ["ewc"], [0], tmp_path)
+
+
+def test_a_first_task_that_is_another_one_is_not_shared(config, tmp_path, planned, tiny):
+    config.write_text(config.read_text() + "method: {name: eft, first_init: random}\n")
+    compare_methods(config, [], ["eft", "finetune"], [0], tmp_path)
+    assert [each.start is None for each in planned if each.tasks[1:]] == [True, False]
+    train_gan(tiny("tasks=[{name: discs, data: 'shapes:discs', limit: 24}]", out="first"), "test")
+    start = tiny(out="first").out
+    with pytest.raises(UserError, match="with the usual settings, not with first_init=random"):
+        train_gan(tiny(f"start={start}", "method={name: eft, first_init: random}"), "x")
+    for state in (Path(start) / "state").iterdir():
+        state.unlink()
+    with pytest.raises(UserError, match="no resume state to take the first task from"):
+        train_gan(tiny(f"start={start}"), "x")

@@ -60,7 +60,7 @@ def outer(data: dict, words: list[str]) -> Outer:
         (["shape={name: triangle}"], "shape.name is 'triangle'; choose from: circle, square"),
         (["shape={name: squar}"], "did you mean square?"),
         (["shape.side=2"], "shape.name is missing; choose from: circle, square"),
-        (["shape.name=circle", "shape.side=2"], "unknown key shape.side"),
+        (["shape.name=circle", "shape.side=2"], "(of another kind? shape={name: circle} begins anew)"),
         (["items=[{stepps: 1}]"], "unknown key items.0.stepps"),
         (["items.0.steps=1"], "not a place in a list"),
         (["inner.steps.deep=1"], "steps"),

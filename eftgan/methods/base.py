@@ -54,6 +54,11 @@ class Method:
         Positive, Doc("tasks after the first: their learning rate, as a multiple of the training's own")
     ] = 1.0
 
+    @property
+    def own_first_task(self) -> dict[str, str]:
+        """Settings by which the first task becomes another one than fine-tuning's."""
+        return {}
+
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
         kind = "classifier" if "classifier" in networks else "gan"

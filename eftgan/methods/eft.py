@@ -31,6 +31,11 @@ class Eft(Method):
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
     margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = None
 
+    @property
+    def own_first_task(self) -> dict[str, str]:
+        usual = {"first_init": "identity", "base": "train"}
+        return {key: getattr(self, key) for key in usual if getattr(self, key) != usual[key]}
+
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         return config
 

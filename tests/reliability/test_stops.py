@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults import Plan
-from harness import differences
+from harness import ROOT, differences
 
 CODES = {"SIGINT": 130, "SIGTERM": 143}
 
@@ -44,17 +44,28 @@ def test_a_signal_stops_politely_and_the_named_command_continues(server, referen
     assert differences(tmp_path, reference.after) == []
 
 
+def stop_after_first_state(words: list[str], folder: Path, number: signal.Signals) -> str:
+    """Start a program, send it a signal as soon as it has saved once; what it said then."""
+    started = subprocess.Popen([sys.executable, *words], cwd=folder, stderr=subprocess.PIPE, text=True)
+    while not list(folder.glob("**/state/*.safetensors")) and started.poll() is None:
+        time.sleep(0.02)
+    started.send_signal(number)
+    _, err = started.communicate(timeout=120)
+    assert started.returncode == CODES[number.name], err
+    assert "Traceback" not in err
+    return err
+
+
+def test_a_comparison_stops_politely_as_well(tmp_path):
+    words = ["compare", str(ROOT / "configs/gan/shapes.yaml"), "training.save_every_steps=1", "--methods", "eft"]
+    err = stop_after_first_state(["-m", "eftgan.cli", *words], tmp_path, signal.SIGINT)
+    assert f"Continue with: eftgan {shlex.join(words)}" in err
+
+
 def test_the_real_command_line_stops_and_continues(server, references, tmp_path):
     """No fork: `python train_gan.py` and a signal from outside."""
     reference = references["train"]
-    slower = [*reference.command, "training.save_every_steps=1"]
-    started = subprocess.Popen([sys.executable, *slower], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not list(tmp_path.glob("run/state/*.safetensors")) and started.poll() is None:
-        time.sleep(0.02)
-    started.send_signal(signal.SIGTERM)
-    _, err = started.communicate(timeout=120)
-    assert started.returncode == 143, err
-    assert "Traceback" not in err
+    stop_after_first_state([*reference.command, "training.save_every_steps=1"], tmp_path, signal.SIGTERM)
     server.run_to_the_end(reference.command, tmp_path, [])
     kept = [name for name in reference.after if "report" not in name]  # it was begun with another word
     assert [name for name in differences(tmp_path, reference.after) if name in kept] == []
