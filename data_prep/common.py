@@ -38,24 +38,31 @@ def add_common_arguments(parser: argparse.ArgumentParser, *, size: int, exact: b
     parser.add_argument("source", help="the raw data (see above)")
     parser.add_argument("output", type=Path, help="the LMDB folder to make, e.g. data/cats.lmdb")
     sizes = ", ".join(map(str, SIZES))
-    parser.add_argument("--size", type=int, default=size, metavar="PX", help=f"finest training size: {sizes}")
+    parser.add_argument(
+        "--size", type=int, default=size, metavar="PX", help=f"finest training size: {sizes} (default: {size})"
+    )
     parser.add_argument(
         "--exact",
         action=argparse.BooleanOptionalAction,
         default=exact,
-        help="store at exactly --size; without it at size*76/64, which leaves a margin for random crops",
+        help="store at exactly --size; without it at size*76/64, which leaves a margin for random crops "
+        f"(default: {'--exact' if exact else '--no-exact'})",
     )
     parser.add_argument("--encoding", choices=("raw", "jpeg"), help="default: raw up to 64 px, jpeg above")
     parser.add_argument("--limit", type=int, metavar="N", help="keep N images, evenly spaced over the set")
     parser.add_argument(
-        "--workers", type=int, default=min(8, os.cpu_count() or 1), metavar="N", help="worker processes, 0 for none"
+        "--workers",
+        type=int,
+        default=min(8, os.cpu_count() or 1),
+        metavar="N",
+        help="worker processes, 0 for none (default: %(default)s)",
     )
     parser.add_argument(
         "--max-broken",
         type=float,
         default=1.0,
         metavar="PERCENT",
-        help="fail above this share of unreadable images",
+        help="fail above this share of unreadable images (default: %(default)s)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an existing set")
 
