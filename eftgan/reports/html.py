@@ -79,14 +79,14 @@ def _metric(study: Study, metric: Metric, prefix: str) -> list[str]:
 
 
 def curve(study: Study, metric: Metric) -> str:
-    """The average over the tasks seen so far, a line for each method; empty where nothing is known."""
+    """The average over the tasks seen so far, a line for each method; empty where nothing can be drawn."""
     lines = []
     for result in study.results(metric):
         values = [result.average_after(i) for i in range(len(study.tasks))]
-        if any(values):
-            means = [None if v is None else v.mean * metric.scale for v in values]
-            spread = [None if v is None or v.std is None else v.std * metric.scale for v in values]
-            lines.append(figures.Line(result.label, means, spread, study.labels.index(result.label)))
+        means = [None if v is None else v.mean * metric.scale for v in values]
+        spread = [None if v is None or v.std is None else v.std * metric.scale for v in values]
+        line = figures.Line(result.label, means, spread, study.labels.index(result.label))
+        lines += [line] if line.points else []
     if not lines:
         return ""
     named = len(study.tasks) <= 6 and max(map(len, study.tasks)) <= 9  # longer names would run into each other

@@ -1,5 +1,6 @@
 """From score lines to results: task-by-task matrices, averages, forgetting and growth over seeds."""
 
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -208,12 +209,14 @@ def _mean(scores: list[Score | None]) -> float | None:
 
 def _mean_of(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
+    if not known or len(known) < len(values):
+        return None
+    return statistics.fmean(known) if all(map(math.isfinite, known)) else math.nan
 
 
 def _value(values: list[float], scores: list[Score]) -> Value | None:
     if not values:
         return None
-    std = statistics.stdev(values) if len(values) > 1 else None
+    std = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
     carried = bool(scores) and all(score.details.get("carried") for score in scores)
-    return Value(statistics.fmean(values), std, len(values), frozenset(score.n for score in scores), carried)
+    return Value(_mean_of(values), std, len(values), frozenset(score.n for score in scores), carried)

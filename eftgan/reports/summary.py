@@ -1,5 +1,7 @@
 """The report's first words: what was trained and what came out, for a reader who knows nothing of the code."""
 
+import math
+
 from eftgan.reports.metrics import Metric, percent
 from eftgan.reports.results import Study
 
@@ -70,7 +72,7 @@ def _outcome(study: Study) -> list[str]:
 def _forgetting(metric: Metric, results: list) -> str:
     phrases = []
     for result in results:
-        if result.forgetting is None:
+        if result.forgetting is None or not math.isfinite(result.forgetting.mean):
             continue
         amount = result.forgetting.mean * metric.scale
         if result.forgetting.mean == 0:

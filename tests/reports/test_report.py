@@ -4,6 +4,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -324,6 +325,23 @@ def test_a_value_that_is_not_finite_does_not_break_the_page(make_run, tmp_path):
     append_scores(run / "scores.jsonl", [Score("run", "eft", 0, "towers", "towers", "FID", math.nan, 9000)])
     page = report([run], tmp_path)
     assert "not finite" in page.table("FID of every")[2]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_method_without_any_finite_value_has_no_line_in_the_curve(make_run, tmp_path, value):
+    runs = [make_run(tmp_path / f"lost-{seed}", "finetune", seed=seed) for seed in (0, 1)]
+    for run in runs:
+        scores = [replace(s, value=value if s.metric == "FID" else s.value) for s in read_scores(run / "scores.jsonl")]
+        (run / "scores.jsonl").unlink()
+        append_scores(run / "scores.jsonl", scores)
+    lost, both = report(runs, tmp_path), report([*runs, make_run(tmp_path / "eft")], tmp_path)
+    assert lost.table("FID of every")[2][-1] == "not finite"
+    assert not any("Average FID" in svg["aria-label"] for svg in lost.svgs)
+    assert [svg["aria-label"].split(": ")[1] for svg in both.svgs if svg["aria-label"].startswith("Average FID")] == [
+        "EFT 29.0, 36.5, 35.1, 33.1"
+    ]
+    assert "with EFT earlier tasks stay" in both.text
+    assert "with Finetune they end" not in both.text
 
 
 def test_the_report_needs_no_torch():
