@@ -141,7 +141,7 @@ def _growth(study: Study, growth: list[Growth], prefix: str) -> str:
             alt=alt,
         )
         parts.append(
-            f"<figure>{chart}<figcaption>All parameters kept, against the "
+            f"<figure>{chart}<figcaption>All parameters in use, against the "
             "number of tasks. Dashed: a separate network for each task.</figcaption></figure>"
         )
     return "".join([*parts, html_table(growth_table(growth), "growth")])

@@ -87,10 +87,13 @@ def _forgetting(metric: Metric, results: list) -> str:
 
 
 def _growth(study: Study) -> list[str]:
-    grown = [f"{percent(max(item.share))} ({item.label})" for item in study.growth() if max(item.share) > 0]
-    if not grown:
-        return []
-    return [f"Each further task adds adapters of {_join(grown)} of the base network's parameters."]
+    growth = study.growth()
+    grown = [f"{percent(max(item.adapters))} ({item.label})" for item in growth if max(item.adapters) > 0]
+    whole = [item.label for item in growth if item.whole_networks]
+    return [
+        *([f"Each further task adds adapters of {_join(grown)} of the base network's parameters."] if grown else []),
+        *([f"With {_join(whole)} every task has a whole network of its own."] if whole else []),
+    ]
 
 
 def _join(phrases: list[str]) -> str:

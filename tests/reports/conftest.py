@@ -66,9 +66,9 @@ def gan_scores(run: str, method: str, seed: int, metric: str, n: int) -> list[Sc
             kernel = {"FID": "KID", "FD-random": "KID-random"}[metric]
             scores.append(Score(*key, kernel, value / 1000, n, details | {"std": 0.0021}))
     for i, task in enumerate(TASKS):
-        adapters = 881376 if method == "eft" else 0
-        details = {"base_parameters": 18647233, "adapter_parameters": adapters, "norm_parameters": 15104}
-        details |= {"head_parameters": 8193, "flops_base": 4.1e9, "flops_task": 4.1e9 * (1.09 if adapters else 1)}
+        adapters, norm, head = (881376, 15104, 8193) if method == "eft" else (0, 0, 0)
+        details = {"base_parameters": 18647233, "adapter_parameters": adapters, "norm_parameters": norm}
+        details |= {"head_parameters": head, "flops_base": 4.1e9, "flops_task": 4.1e9 * (1.09 if adapters else 1)}
         details |= {"flops_executed": 4.1e9 * (1.07 if adapters else 1), "bytes_shared": 74_600_000}
         details |= {"bytes_task": adapters * 4 + 92_000}
         scores.append(Score(run, method, seed, task, TASKS[i], "growth", adapters / 18647233, 1, details))
