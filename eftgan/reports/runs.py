@@ -1,5 +1,6 @@
 """Reading run folders: score lines, and what the trainer wrote down about the run."""
 
+import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,6 +94,15 @@ def read_info(path: Path) -> dict[str, Any]:
     if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
         raise UserError(f"{path} must hold a JSON object with a list of tasks; restore or delete it")
     return info
+
+
+def weight_digests(folder: Path) -> dict[str, str]:
+    """sha256 of the run's files of weights, by their path in the folder: what `eftgan info` and sha256sum print."""
+    found = {}
+    for path in [*folder.glob("shared.safetensors"), *sorted(folder.glob("tasks/*.safetensors"))]:
+        with path.open("rb") as handle:
+            found[path.relative_to(folder).as_posix()] = hashlib.file_digest(handle, "sha256").hexdigest()
+    return found
 
 
 def _tasks_of(scores: list[Score]) -> list[str]:

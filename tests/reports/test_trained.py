@@ -1,9 +1,12 @@
 """The report on tiny runs that were really trained."""
 
+import re
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from eftgan.cli import main
 from eftgan.compare import compare_methods
 
 from ..conftest import TINY, TINY_CLASSES
@@ -44,3 +47,15 @@ def test_the_curve_of_separate_networks_lies_on_its_reference(compared, tmp_path
     label = next(svg["aria-label"] for svg in page.svgs if svg["aria-label"].startswith("Parameters as a multiple"))
     assert "Separate (bound) 1.00, 2.00" in label
     assert "Finetune 1.00, 1.0" in label  # a classifier's heads are a per cent or so
+
+
+def test_provenance_is_on_the_page(compared, tmp_path, capsys):
+    for method, folder in compared.items():
+        page = report([folder], tmp_path)
+        assert f"--methods {method} --seeds 0" in page.text
+        assert f"torch {version('torch')}" in page.text
+        assert (folder / "config.yaml").read_text() in page.text
+        main(["info", str(folder)])
+        digests = re.findall(r"[0-9a-f]{64}", capsys.readouterr().out)
+        assert len(digests) == len(list(folder.glob("tasks/*"))) + (method in ("eft", "separate"))  # the shared weights
+        assert re.findall(r"([0-9a-f]{64})  \S+\.safetensors", page.text) == digests
