@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +40,11 @@ class Run:
 
 
 def load_runs(folders: list[Path]) -> list[Run]:
-    """Every run, with labels that tell apart runs of one method that differ in more than the seed."""
+    """Every run, once however often its folder is given."""
     if not folders:
         raise UserError("no runs to report on; give at least one run folder")
-    runs = [run for folder in folders for run in load_run(Path(folder))]
-    taken: dict[tuple, int] = {}
-    for run in runs:
-        key = (run.label, run.seed, run.tasks)
-        taken[key] = taken.get(key, 0) + 1
-    clashing = {label for (label, _, _), times in taken.items() if times > 1}
-    return [replace(run, label=f"{run.label} ({run.name})") if run.label in clashing else run for run in runs]
+    once = {Path(folder).resolve(): Path(folder) for folder in folders}
+    return [run for folder in once.values() for run in load_run(folder)]
 
 
 def load_run(folder: Path) -> list[Run]:

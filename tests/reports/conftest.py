@@ -32,9 +32,16 @@ def paper():
 
 
 def make_run(
-    folder: Path, method: str = "eft", *, seed: int = 0, metric: str = "FID", samples: bool = False, n: int = 5000
+    folder: Path,
+    method: str = "eft",
+    *,
+    seed: int = 0,
+    metric: str = "FID",
+    samples: bool = False,
+    n: int = 5000,
+    config: str = "",
 ) -> Path:
-    """A finished run; its figures are the paper's, shifted a little by the seed."""
+    """A finished run; its figures are the paper's, shifted a little by the seed. `config`: further lines of its."""
     info = {
         "name": folder.name,
         "kind": "gan",
@@ -46,7 +53,7 @@ def make_run(
     }
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps(info))
-    (folder / "config.yaml").write_text(f"method: {{name: {method}}}\nseed: {seed}\n")
+    (folder / "config.yaml").write_text(f"method: {{name: {method}}}\nseed: {seed}\n{config}")
     append_scores(folder / "scores.jsonl", gan_scores(folder.name, method, seed, metric, n))
     if samples:
         make_samples(folder, forgets=method == "finetune")

@@ -179,11 +179,6 @@ def test_classifiers_use_the_same_page(make_classifier_run, tmp_path):
     assert forgetting[2][1].startswith("+10.8")  # 9 steps of 0.012
 
 
-def test_runs_of_one_method_are_told_apart(make_run, tmp_path):
-    page = report([make_run(tmp_path / "wide"), make_run(tmp_path / "narrow")], tmp_path)
-    assert [row[0] for row in page.table("FID of every")[2:]] == ["EFT (wide)", "EFT (narrow)"]
-
-
 def test_sequences_of_other_tasks_get_their_own_section(make_run, make_classifier_run, tmp_path):
     page = report([make_run(tmp_path / "a"), make_classifier_run(tmp_path / "b", "eft", 0, tasks=3)], tmp_path)
     assert page.table("FID of every")
