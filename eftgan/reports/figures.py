@@ -30,6 +30,13 @@ class Line:
     def kind(self) -> str:
         return "ref" if self.reference else f"s{self.colour % COLOURS}"
 
+    @property
+    def points(self) -> list[tuple[int, float, float]]:
+        """What can be drawn: (place, value, spread) of the finite values."""
+        spread = [*self.spread, *[None] * (len(self.values) - len(self.spread))]
+        pairs = enumerate(zip(self.values, spread, strict=True))
+        return [(i, value, s or 0.0) for i, (value, s) in pairs if value is not None and math.isfinite(value)]
+
 
 def standalone(svg: str) -> str:
     """An inline figure as a file of its own, for documents and papers."""
@@ -97,10 +104,10 @@ def heat_range(results: Sequence[Result]) -> tuple[float, float]:
 
 
 def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_label: str, alt: str) -> str:
-    """A line for each method over the tasks, named at its end."""
+    """A line for each method over the tasks, named at its end; each has a point at least."""
     width, height, left, top, bottom = 520, 290, 40, 30, 52
     right = 24 + 8 * max(len(line.label) for line in lines)
-    known = [v + s for line in lines for v, s in _points(line)] + [v - s for line in lines for v, s in _points(line)]
+    known = [value + sign * s for line in lines for _, value, s in line.points for sign in (1, -1)]
     scale = _nice_scale(min(0.0, *known), max(known))
 
     def x(i: float) -> float:
@@ -118,7 +125,7 @@ def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_l
     for i, tick in enumerate(ticks):
         if i % every == 0:
             parts.append(_text(x(i), height - bottom + 20, tick, "axis", "middle"))
-    ends = _spread_labels([y(_last(line)) for line in lines])
+    ends = _spread_labels([y(line.points[-1][1]) for line in lines])
     for line, end in zip(lines, ends, strict=True):
         parts += _draw(line, x, y)
         parts.append(_text(width - right + 12, end + 4, line.label, f"name {line.kind}", "start"))
@@ -127,11 +134,9 @@ def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_l
 
 def _draw(line: Line, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     name = line.kind
-    points = [(i, value) for i, value in enumerate(line.values) if value is not None and math.isfinite(value)]
-    path = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in points)
+    path = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value, _ in line.points)
     parts = [f'<polyline class="line {name}" points="{path}"/>']
-    for i, value in points:
-        spread = line.spread[i] if i < len(line.spread) else None
+    for i, value, spread in line.points:
         if spread:
             parts.append(
                 f'<line class="line thin {name}" x1="{x(i):.1f}" x2="{x(i):.1f}" '
@@ -152,16 +157,6 @@ def _marker(shape: str, x: float, y: float, name: str) -> str:
     }[shape]
     path = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
     return f'<polygon class="mark {name}" points="{path}"/>'
-
-
-def _points(line: Line) -> list[tuple[float, float]]:
-    spread = [*line.spread, *[None] * (len(line.values) - len(line.spread))]
-    pairs = zip(line.values, spread, strict=True)
-    return [(value, s or 0.0) for value, s in pairs if value is not None and math.isfinite(value)]
-
-
-def _last(line: Line) -> float:
-    return _points(line)[-1][0]
 
 
 def _spread_labels(heights: list[float], gap: float = 15) -> list[float]:

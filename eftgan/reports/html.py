@@ -7,7 +7,7 @@ from eftgan.reports import figures, summary
 from eftgan.reports.markup import css_class, html_table
 from eftgan.reports.metrics import Metric
 from eftgan.reports.results import Growth, Study
-from eftgan.reports.runs import Run
+from eftgan.reports.runs import Run, weight_digests
 from eftgan.reports.samples import Grids, data_uri, find_grids
 from eftgan.reports.style import CSS
 from eftgan.reports.tables import forgetting_table, growth_table, learning_table, score_table, summary_table
@@ -79,14 +79,14 @@ def _metric(study: Study, metric: Metric, prefix: str) -> list[str]:
 
 
 def curve(study: Study, metric: Metric) -> str:
-    """The average over the tasks seen so far, a line for each method; empty where nothing is known."""
+    """The average over the tasks seen so far, a line for each method; empty where nothing can be drawn."""
     lines = []
     for result in study.results(metric):
         values = [result.average_after(i) for i in range(len(study.tasks))]
-        if any(values):
-            means = [None if v is None else v.mean * metric.scale for v in values]
-            spread = [None if v is None or v.std is None else v.std * metric.scale for v in values]
-            lines.append(figures.Line(result.label, means, spread, study.labels.index(result.label)))
+        means = [None if v is None else v.mean * metric.scale for v in values]
+        spread = [None if v is None or v.std is None else v.std * metric.scale for v in values]
+        line = figures.Line(result.label, means, spread, study.labels.index(result.label))
+        lines += [line] if line.points else []
     if not lines:
         return ""
     named = len(study.tasks) <= 6 and max(map(len, study.tasks)) <= 9  # longer names would run into each other
@@ -141,7 +141,7 @@ def _growth(study: Study, growth: list[Growth], prefix: str) -> str:
             alt=alt,
         )
         parts.append(
-            f"<figure>{chart}<figcaption>All parameters kept, against the "
+            f"<figure>{chart}<figcaption>All parameters in use, against the "
             "number of tasks. Dashed: a separate network for each task.</figcaption></figure>"
         )
     return "".join([*parts, html_table(growth_table(growth), "growth")])
@@ -201,14 +201,10 @@ def _made(run: Run) -> str:
     pairs = {"method": f"{run.label}, seed {run.seed}", "folder": str(run.folder)}
     if versions := info.get("versions"):
         pairs["versions"] = ", ".join(f"{name} {version}" for name, version in versions.items())
-    if info.get("config_digest"):
-        pairs["config digest"] = info["config_digest"]
-    digests = info.get("digests") or {}
-    lines = [f"shared  {digests['shared']}"] if digests.get("shared") else []
-    lines += [f"{task}  {digest}" for task, digest in (digests.get("tasks") or {}).items()]
     listed = "".join(f"<dt>{escape(key)}</dt><dd>{escape(str(value))}</dd>" for key, value in pairs.items())
     command = f"<pre>{escape(_command(info['command']))}</pre>" if info.get("command") else ""
-    folded = _folded("Digests of the weights", "\n".join(lines)) + _folded("config.yaml", run.config)
+    digests = "\n".join(f"{digest}  {path}" for path, digest in weight_digests(run.folder).items())
+    folded = _folded("Digests of the weights (sha256)", digests) + _folded("config.yaml", run.config)
     return f"<h3>{escape(run.name)}</h3>{command}<dl>{listed}</dl>{folded}"
 
 

@@ -1,5 +1,7 @@
 """From score lines to results: task-by-task matrices, averages, forgetting and growth over seeds."""
 
+import itertools
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,6 +10,8 @@ from typing import Any
 from eftgan.reports.metrics import Metric, metrics_in
 from eftgan.reports.runs import Run
 from eftgan.scores import REAL, Score
+
+OWNED = ("adapter", "norm", "head")  # what a task may have of its own
 
 
 @dataclass(frozen=True)
@@ -109,19 +113,37 @@ class Growth:
 
     label: str
     tasks: tuple[str, ...]
-    share: tuple[float, ...]  # adapter parameters / base parameters
+    adapters: tuple[float, ...]  # adapter parameters / base parameters
     details: tuple[dict[str, Any], ...]
 
+    @property
+    def share(self) -> tuple[float, ...]:
+        """What each task adds, over the base network: its adapters, or its whole network where nothing is shared."""
+        if not self.whole_networks:
+            return self.adapters
+        return tuple(_parameters(details, *OWNED) / self._base for details in self.details)
+
+    @property
+    def whole_networks(self) -> bool:
+        """Whether every task has a network of its own, and none of the base is in use beside them."""
+        return self._base > 0 and self._in_common == 0
+
     def totals(self) -> list[float] | None:
-        """Parameters after each task as a multiple of the base network, everything per task included."""
-        if not all("base_parameters" in details for details in self.details):
+        """Parameters in use after each task, as a multiple of the base network."""
+        if not self._base:
             return None
-        base = self.details[0]["base_parameters"]
-        total, totals = base, []
-        for details in self.details:
-            total += sum(details.get(f"{part}_parameters") or 0 for part in ("adapter", "norm", "head"))
-            totals.append(total / base)
-        return totals
+        added = itertools.accumulate(_parameters(details, *OWNED) for details in self.details)
+        return [(self._in_common + owned) / self._base for owned in added]
+
+    @property
+    def _base(self) -> int:
+        """0 where the lines do not tell for every task."""
+        return min(_parameters(details, "base") for details in self.details)
+
+    @property
+    def _in_common(self) -> int:
+        """What of the base all tasks use: without the layers that are only the pattern of the first task's own."""
+        return self._base - _parameters(self.details[0], "norm", "head")
 
 
 @dataclass
@@ -169,8 +191,8 @@ class Study:
             lines = {score.tested_on: score for score in run.scores if score.metric == "growth"}
             if run.label not in found and all(task in lines for task in self.tasks):
                 ordered = [lines[task] for task in self.tasks]
-                share = tuple(line.value for line in ordered)
-                found[run.label] = Growth(run.label, self.tasks, share, tuple(s.details for s in ordered))
+                adapters, details = zip(*((line.value, line.details) for line in ordered), strict=True)
+                found[run.label] = Growth(run.label, self.tasks, adapters, details)
         return list(found.values())
 
 
@@ -202,18 +224,24 @@ def _scaled(metric: Metric, runs: list[Run]) -> Metric:
     return metric
 
 
+def _parameters(details: dict[str, Any], *parts: str) -> int:
+    return sum(details.get(f"{part}_parameters") or 0 for part in parts)
+
+
 def _mean(scores: list[Score | None]) -> float | None:
     return _mean_of([None if score is None else score.value for score in scores])
 
 
 def _mean_of(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(values) else None
+    if not known or len(known) < len(values):
+        return None
+    return statistics.fmean(known) if all(map(math.isfinite, known)) else math.nan
 
 
 def _value(values: list[float], scores: list[Score]) -> Value | None:
     if not values:
         return None
-    std = statistics.stdev(values) if len(values) > 1 else None
+    std = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
     carried = bool(scores) and all(score.details.get("carried") for score in scores)
-    return Value(statistics.fmean(values), std, len(values), frozenset(score.n for score in scores), carried)
+    return Value(_mean_of(values), std, len(values), frozenset(score.n for score in scores), carried)

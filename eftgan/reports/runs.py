@@ -1,7 +1,8 @@
 """Reading run folders: score lines, and what the trainer wrote down about the run."""
 
+import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,11 @@ class Run:
 
 
 def load_runs(folders: list[Path]) -> list[Run]:
-    """Every run, with labels that tell apart runs of one method that differ in more than the seed."""
+    """Every run, once however often its folder is given."""
     if not folders:
         raise UserError("no runs to report on; give at least one run folder")
-    runs = [run for folder in folders for run in load_run(Path(folder))]
-    taken: dict[tuple, int] = {}
-    for run in runs:
-        key = (run.label, run.seed, run.tasks)
-        taken[key] = taken.get(key, 0) + 1
-    clashing = {label for (label, _, _), times in taken.items() if times > 1}
-    return [replace(run, label=f"{run.label} ({run.name})") if run.label in clashing else run for run in runs]
+    once = {Path(folder).resolve(): Path(folder) for folder in folders}
+    return [run for folder in once.values() for run in load_run(folder)]
 
 
 def load_run(folder: Path) -> list[Run]:
@@ -93,6 +89,15 @@ def read_info(path: Path) -> dict[str, Any]:
     if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
         raise UserError(f"{path} must hold a JSON object with a list of tasks; restore or delete it")
     return info
+
+
+def weight_digests(folder: Path) -> dict[str, str]:
+    """sha256 of the run's files of weights, by their path in the folder: what `eftgan info` and sha256sum print."""
+    found = {}
+    for path in [*folder.glob("shared.safetensors"), *sorted(folder.glob("tasks/*.safetensors"))]:
+        with path.open("rb") as handle:
+            found[path.relative_to(folder).as_posix()] = hashlib.file_digest(handle, "sha256").hexdigest()
+    return found
 
 
 def _tasks_of(scores: list[Score]) -> list[str]:

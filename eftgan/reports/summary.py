@@ -1,5 +1,7 @@
 """The report's first words: what was trained and what came out, for a reader who knows nothing of the code."""
 
+import math
+
 from eftgan.reports.metrics import Metric, percent
 from eftgan.reports.results import Study
 
@@ -70,7 +72,7 @@ def _outcome(study: Study) -> list[str]:
 def _forgetting(metric: Metric, results: list) -> str:
     phrases = []
     for result in results:
-        if result.forgetting is None:
+        if result.forgetting is None or not math.isfinite(result.forgetting.mean):
             continue
         amount = result.forgetting.mean * metric.scale
         if result.forgetting.mean == 0:
@@ -85,10 +87,13 @@ def _forgetting(metric: Metric, results: list) -> str:
 
 
 def _growth(study: Study) -> list[str]:
-    grown = [f"{percent(max(item.share))} ({item.label})" for item in study.growth() if max(item.share) > 0]
-    if not grown:
-        return []
-    return [f"Each further task adds adapters of {_join(grown)} of the base network's parameters."]
+    growth = study.growth()
+    grown = [f"{percent(max(item.adapters))} ({item.label})" for item in growth if max(item.adapters) > 0]
+    whole = [item.label for item in growth if item.whole_networks]
+    return [
+        *([f"Each further task adds adapters of {_join(grown)} of the base network's parameters."] if grown else []),
+        *([f"With {_join(whole)} every task has a whole network of its own."] if whole else []),
+    ]
 
 
 def _join(phrases: list[str]) -> str:

@@ -81,7 +81,7 @@ def summary_table(study: Study, metric: Metric) -> Table:
             "networks, each trained alone; + is better."
         )
     if growth:
-        notes.append("Growth a task: adapter parameters of one task over the parameters of the base network.")
+        notes.append(_growth_note("Growth a task", list(growth.values())))
     caption = f"Results at a glance: {metric.name}{_unit(metric)}, {metric.direction}."
     return Table(caption, columns, rows, notes=notes)
 
@@ -127,6 +127,7 @@ def growth_table(growth: list[Growth]) -> Table:
             rows.append([Cell(item.label), Cell(task), base, adapter, Cell(percent(share)), norm, head, *costs])
     notes = [
         "Base: parameters of the shared network. Adapters, Norm, Head: parameters that one task adds. "
+        f"{_growth_note('Growth', growth)} "
         "FLOPs: one image through the network with the task's adapters, over the base network alone; "
         "Executed: the same for the form that is really run. Bytes: the task's file over the shared file."
     ]
@@ -248,6 +249,12 @@ def _growth_cell(growth: Growth | None) -> Cell:
         return NOT_MEASURED
     low, high = min(growth.share), max(growth.share)
     return Cell(percent(high) if high - low < 5e-5 else f"{percent(low)} to {percent(high)}")
+
+
+def _growth_note(column: str, growth: list[Growth]) -> str:
+    note = f"{column}: adapter parameters of one task over the parameters of the base network"
+    whole = any(item.whole_networks for item in growth)
+    return note + "; all of its parameters where a task has a whole network of its own." if whole else f"{note}."
 
 
 def _flops(details: dict, key: str) -> Cell:

@@ -7,6 +7,7 @@ from eftgan.files import write_text
 from eftgan.reports import summary
 from eftgan.reports.figures import standalone
 from eftgan.reports.html import curve, page
+from eftgan.reports.labels import told_apart
 from eftgan.reports.results import Study, studies
 from eftgan.reports.runs import load_runs
 from eftgan.reports.tables import Table, forgetting_table, growth_table, learning_table, score_table, summary_table
@@ -19,7 +20,7 @@ def write_report(runs: list[Path], out: Path) -> list[Path]:
     out = out / "report.html" if out.is_dir() else out
     if out.suffix not in {".html", ".htm"}:
         raise UserError(f"the report is an HTML page: name it like {out.with_suffix('.html')}")
-    loaded = load_runs(list(runs))
+    loaded = told_apart(load_runs(list(runs)))
     found = studies(loaded)
     files = {
         out: page(found),

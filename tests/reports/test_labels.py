@@ -1,0 +1,84 @@
+"""Which runs share a row of the tables, and what the rows are called."""
+
+import pytest
+
+from eftgan.experiment import FREE_KEYS
+from eftgan.reports.labels import NOT_COMPARED
+from eftgan.scores import Score, append_scores
+
+from .page import report
+
+WIDE, NARROW = "adapters: {a: 32}", "adapters: {a: 8}"
+
+
+@pytest.fixture
+def rows(make_run, tmp_path):
+    """Report on runs given as (folder, seed, further config): the rows and how many seeds each has."""
+
+    def of(*runs):
+        folders = [make_run(tmp_path / path, seed=seed, config=config) for path, seed, config in runs]
+        return {row[0]: int(row[-1]) for row in report(folders, tmp_path).table("Results at a glance")[1:]}
+
+    return of
+
+
+def test_seeds_of_one_experiment_are_one_row(rows):
+    assert rows(("a/eft-seed0", 0, WIDE), ("b/eft-seed1", 1, WIDE), ("b/c", 2, WIDE)) == {"EFT": 3}
+
+
+def test_other_configs_are_other_rows_whatever_their_seeds(rows):
+    assert rows(("a/eft-seed0", 0, WIDE), ("b/eft-seed0", 0, NARROW)) == {"EFT (a)": 1, "EFT (b)": 1}
+    assert rows(("c/eft-seed0", 0, WIDE), ("d/eft-seed1", 1, NARROW)) == {"EFT (c)": 1, "EFT (d)": 1}
+
+
+def test_seeds_stay_together_beside_another_experiment(rows):
+    runs = [(f"{folder}/eft-seed{seed}", seed, config) for folder, config in (("a", WIDE), ("b", NARROW))
+            for seed in (0, 1)]  # fmt: skip
+    assert rows(*runs) == {"EFT (a)": 2, "EFT (b)": 2}
+
+
+def test_an_experiment_that_was_run_twice_is_two_rows(rows):
+    runs = [(f"{folder}/eft-seed{seed}", seed, WIDE) for folder in "ab" for seed in (0, 1)]
+    assert rows(*runs) == {"EFT (a)": 2, "EFT (b)": 2}
+    assert rows(("wide", 0, ""), ("narrow", 0, "")) == {"EFT (wide)": 1, "EFT (narrow)": 1}
+    assert rows(*[(f"{name}-seed{seed}", seed, "") for name in ("x", "y") for seed in (0, 1)]) == {
+        "EFT (x)": 2,
+        "EFT (y)": 2,
+    }
+
+
+def test_names_are_as_long_as_it_takes(rows):
+    runs = (("a/eft", 0, WIDE), ("a/other", 0, WIDE), ("b/eft", 0, WIDE))
+    assert list(rows(*runs)) == ["EFT (a/eft)", "EFT (a/other)", "EFT (b/eft)"]
+
+
+def test_a_row_named_by_one_of_its_folders_says_that_there_are_more(rows):
+    runs = (("eft-seed0", 0, WIDE), ("eft-seed1", 1, NARROW), ("eft-seed2", 2, WIDE))
+    assert rows(*runs) == {"EFT (eft-seed0 …)": 2, "EFT (eft-seed1)": 1}
+
+
+@pytest.mark.parametrize("free", ["out: {}", "title: {}", "evaluation: {{samples: {}}}", "training: {{workers: {}}}"])
+def test_what_changes_no_result_makes_no_row(rows, free):
+    assert rows(("a", 0, free.format(1)), ("b", 1, free.format(2))) == {"EFT": 2}
+
+
+def test_what_a_continued_run_may_change_is_not_compared():
+    assert set(FREE_KEYS) < set(NOT_COMPARED)
+
+
+def test_a_folder_given_twice_counts_once(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    page = report([run, run.parent / "." / "run"], tmp_path)
+    assert [(row[0], row[-1]) for row in page.table("Results at a glance")[1:]] == [("EFT", "1")]
+
+
+def test_bare_score_lines_share_a_row_until_a_seed_repeats(tmp_path):
+    for name, seed in (("a", 0), ("b", 1), ("c", 1)):
+        append_scores(tmp_path / name / "scores.jsonl", [Score("r", "eft", seed, "cats", "cats", "FID", 30.0, 100)])
+
+    def found(*names):
+        table = report([tmp_path / name for name in names], tmp_path).table("Results at a glance")
+        return [row[0] for row in table[1:]]
+
+    assert found("a", "b") == ["EFT"]
+    assert found("a", "b", "c") == ["EFT (a)", "EFT (b)", "EFT (c)"]
