@@ -8,8 +8,7 @@ from pathlib import Path
 
 from eftgan.errors import UserError
 from eftgan.files import write_bytes
-
-REAL = "real"  # trained_through of lines that compare real images with real images
+from eftgan.names import REAL as REAL  # a trained_through like the names of tasks
 
 
 @dataclass(frozen=True)
