@@ -23,6 +23,7 @@ class GanRun(SavedRun):
 
     def generator(self, after: int) -> nn.Module:
         """The generator as it was when task number `after` (from 0) was trained, in eval mode."""
+        self.require_trained()
         generator = build_generator(self.experiment)
         if not self.folder.shared.exists():
             read_task(self.folder, after, self.tasks[after], GENERATOR, generator)
