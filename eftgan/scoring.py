@@ -118,8 +118,14 @@ class RunScorer:
         found = self._find(known, 0, 0)
         if not found or any(score.details.get("weights") != weights for score in found):
             return []
-        floor = [s for s in known if (s.trained_through, s.tested_on) == (REAL, task) and s.n in {f.n for f in found}]
-        return [self._carried(score, task) for score in found] + [self._own(score) for score in floor]
+        kinds = {(score.metric, score.details.get("reference")) for score in found}
+        floor = {  # by metric, so that the newest stays; its N may be smaller: half of the real images at most
+            score.metric: self._own(score)
+            for score in known
+            if (score.trained_through, score.tested_on) == (REAL, task)
+            and (score.metric, score.details.get("reference")) in kinds
+        }
+        return [self._carried(score, task) for score in found] + list(floor.values())
 
     def _carried(self, score: Score, through: str) -> Score:
         return dataclasses.replace(
