@@ -165,7 +165,8 @@ class RunScorer:
         real = self.reference(tested)
         count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
         z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
-        fakes = (image for batch in generate(merge_task(generator, task), z) for image in batch)
+        drawing = merge_task(generator, task).to(self.extractor.device)
+        fakes = (image for batch in generate(drawing, z) for image in batch)
         title = f"{task} after {self.run.tasks[through]}"
         fake = collect_statistics(fakes, self.extractor, total=count, title=title)
         lines = self._lines(self.run.tasks[through], task, real, fake, {**subject, "carried": False})

@@ -5,7 +5,9 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
+from eftgan import scoring
 from eftgan.adapters import shared_state, task_state
 from eftgan.data.lmdb import write_lmdb
 from eftgan.evaluation.features import load_extractor
@@ -114,6 +116,23 @@ def test_digests_are_of_the_weights_that_draw(tiny, method):
             tensors_digest({**shared_state(generator), **task_state(generator, task)})
             for task in run.tasks[: after + 1]
         ]
+
+
+def test_images_are_drawn_where_their_features_are_made_from_noise_of_the_cpu(tiny, extractor, monkeypatch):
+    seen = []
+
+    def noting(network, z):
+        seen.append((next(network.parameters()).device.type, z.device.type))
+        raise InterruptedError
+
+    monkeypatch.setattr(scoring, "generate", noting)
+    run = train_gan(tiny(), "test")
+    for device in ("cpu", "meta"):  # the second finds the statistics of real images in the cache
+        there = dataclasses.replace(extractor, device=torch.device(device))
+        scorer = RunScorer(run, there, 8, run.folder.path.parent / "cache")
+        with pytest.raises(InterruptedError):
+            scorer.score(0)
+    assert seen == [("cpu", "cpu"), ("meta", "cpu")]
 
 
 def test_grids_of_changed_weights_are_drawn_again(tiny):
