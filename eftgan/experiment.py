@@ -166,14 +166,19 @@ class SavedRun:
 
     @property
     def trained(self) -> list[str]:
-        """Names of the tasks whose files are there."""
-        return [name for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
+        """Names of the tasks up to the last one whose file is there, so that places are those in `tasks`."""
+        there = [i for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]
+        return self.tasks[: there[-1] + 1] if there else []
+
+    def require_trained(self) -> None:
+        """Refuse a run that has nothing to show yet."""
+        if not self.trained:
+            raise UserError(f"{self.folder.path}: no task is trained yet; continue with: python {self.entry}")
 
     def index(self, task: str | int) -> int:
-        """Place of a trained task, from its name or its number (counted from 1)."""
+        """Place of a trained task in `tasks`, from its name or its number (counted from 1)."""
+        self.require_trained()
         trained = self.trained
-        if not trained:
-            raise UserError(f"{self.folder.path}: no task is trained yet; continue with: python {self.entry}")
         if str(task) in trained:
             return trained.index(str(task))
         if str(task).isdigit() and 1 <= int(task) <= len(trained):

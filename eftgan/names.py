@@ -6,6 +6,7 @@ from eftgan.errors import UserError
 
 INITS = ("previous", "identity", "random")  # where a new task starts, beside the names of tasks
 NEAREST = "nearest"  # stands in configs for the name of the earlier task with the most similar images
+REAL = "real"  # stands in score lines for the last task trained, where real images are compared with real ones
 TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 
 
@@ -18,4 +19,6 @@ def check_task_name(name: str) -> str:
         )
     if name in (*INITS, NEAREST):
         raise UserError(f"task name {name!r} is not usable: it names a way to start a task; choose another")
+    if name == REAL:
+        raise UserError(f"task name {name!r} is not usable: scores of real images carry it; choose another")
     return name

@@ -1,6 +1,7 @@
 """Run folders of GAN training, read back: the generator after any task, samples, grids."""
 
 import dataclasses
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ class GanRun(SavedRun):
 
     def generator(self, after: int) -> nn.Module:
         """The generator as it was when task number `after` (from 0) was trained, in eval mode."""
+        self.require_trained()
         generator = build_generator(self.experiment)
         if not self.folder.shared.exists():
             read_task(self.folder, after, self.tasks[after], GENERATOR, generator)
@@ -41,8 +43,13 @@ class GanRun(SavedRun):
         return torch.cat(list(generate(merge_task(generator, task), z)))
 
     def draw_grids(self, after: int) -> None:
-        """Grids of every seen task after one task, and of the real images, where they are not there yet."""
-        missing = [i for i in range(after + 1) if not self.folder.sample_grid(self.tasks, after, i).exists()]
+        """Grids of every seen task after one task, and of its images, where none were drawn since it was trained."""
+        trained = self.folder.task_file(after, self.tasks[after]).stat().st_mtime_ns
+
+        def is_due(grid: Path) -> bool:
+            return not grid.exists() or grid.stat().st_mtime_ns < trained
+
+        missing = [i for i in range(after + 1) if is_due(self.folder.sample_grid(self.tasks, after, i))]
         if missing:
             generator = self.generator(after)
             for index in missing:
@@ -50,7 +57,7 @@ class GanRun(SavedRun):
                 images = torch.cat(list(generate(merge_task(generator, self.tasks[index]), z)))
                 save_grid(images, self.folder.sample_grid(self.tasks, after, index), columns=4)
         real = self.folder.samples / "real" / f"{after + 1:02d}-{self.tasks[after]}.png"
-        if not real.exists():
+        if is_due(real):
             images = self.real_images(after)
             picked = torch.stack([images[i * len(images) // GRID_IMAGES] for i in range(GRID_IMAGES)])
             save_grid(centre_crop(picked, self.experiment.network.sizes[-1]), real, columns=4)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from eftgan.errors import UserError
 from eftgan.files import write_bytes
+from eftgan.names import REAL as REAL  # a trained_through like the names of tasks
 
-REAL = "real"  # trained_through of lines that compare real images with real images
+SUBJECT = ("weights", "reference", "extractor_digest")  # details: what was measured, against what, and with what
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,14 @@ class Score:
     details: dict = field(default_factory=dict)  # extractor, digests, spread, "carried", ...
 
     @property
-    def key(self) -> tuple:
-        """What makes two lines the same measurement."""
-        return (self.run, self.method, self.seed, self.trained_through, self.tested_on, self.metric, self.n)
+    def cell(self) -> tuple:
+        """The place in the tables."""
+        return (self.method, self.seed, self.trained_through, self.tested_on, self.metric)
+
+    @property
+    def subject(self) -> dict[str, str | None]:
+        """The digests of what was measured; none for what the line does not tell."""
+        return {key: self.details.get(key) for key in SUBJECT}
 
 
 def append_scores(path: str | os.PathLike, scores: Iterable[Score]) -> None:
@@ -42,12 +48,17 @@ def append_scores(path: str | os.PathLike, scores: Iterable[Score]) -> None:
 
 
 def read_scores(path: str | os.PathLike) -> list[Score]:
-    """Every whole line of the file; no file means no scores."""
+    """Every whole line of the file that still holds; no file means no scores.
+
+    A line holds until a newer one of its cell is about something else: other weights, other images.
+    """
     path = Path(path)
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last newline was cut by some other program
-    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    scores = [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
+    newest = {score.cell: score.subject for score in scores}
+    return [score for score in scores if score.subject == newest[score.cell]]
 
 
 def _parse(line: bytes, where: str) -> Score:

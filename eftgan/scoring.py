@@ -16,7 +16,8 @@ from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.reference import collect_statistics, reference_key, reference_statistics
 from eftgan.runs import GanRun
 from eftgan.scores import REAL, Score, append_scores, read_scores
-from eftgan.tensors import tensors_digest
+from eftgan.tensors import read_tensors, tensors_digest
+from eftgan.training.checkpoint import below
 from eftgan.training.gan import GENERATOR
 from eftgan.training.sampling import generate
 
@@ -53,29 +54,42 @@ def score_growth(run: GanRun, through: int, networks: dict[str, nn.Module]) -> N
     append_scores(run.folder.scores, [Score(*line, total.parameter_growth, 0, details)])
 
 
+def weights_digests(run: GanRun, after: int) -> list[str]:
+    """One digest a task, up to number `after`: of all that draws its images. Frozen weights need no network for it."""
+    seen, folder = run.tasks[: after + 1], run.folder
+    if folder.shared.exists():
+        shared, _ = read_tensors(folder.shared)
+        states = (shared | read_tensors(folder.task_file(i, task))[0] for i, task in enumerate(seen))
+        return [tensors_digest(below(GENERATOR, state)) for state in states]
+    generator = run.generator(after)
+    return [tensors_digest({**shared_state(generator), **task_state(generator, task)}) for task in seen]
+
+
 @dataclasses.dataclass(frozen=True)
 class RunScorer:
-    """Measures a run with one extractor and a number of samples; lines that are there are not made again."""
+    """Measures a run with one extractor and a number of samples; lines that still hold are not made again."""
 
     run: GanRun
     extractor: Extractor
     samples: int
     cache: Path  # statistics of real images
     elsewhere: int | None = None  # samples for cells that are neither just learned nor final
+    _references: dict[int, str] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
         """Measure each seen task as it is after task number `through` (from 0)."""
         names = self.run.tasks
         wanted = [i for i in range(through + 1) if tasks is None or names[i] in tasks]
         known = read_scores(self.run.folder.scores)
-        missing = [i for i in wanted if not self._find(known, through, i)]
+        weights = weights_digests(self.run, through)
+        subjects = {i: self._subject(i, weights[i]) for i in wanted}
+        missing = [i for i in wanted if not self._find(known, through, i, subjects[i])]
         if not missing:
             return []
         generator, made, written = self.run.generator(through), [], 0
         for tested in missing:
-            weights = tensors_digest({**shared_state(generator), **task_state(generator, names[tested])})
-            carried = self._carry_over(known, through, tested, weights)
-            made += carried or self._measure(generator, through, tested, weights)
+            carried = self._carry_over(known, through, tested, subjects[tested])
+            made += carried or self._measure(generator, through, tested, subjects[tested])
             if not carried or tested == missing[-1]:  # carried lines cost nothing and wait for one that did
                 append_scores(self.run.folder.scores, made[written:])
                 written = len(made)
@@ -92,8 +106,16 @@ class RunScorer:
         images, title = self.run.real_images(tested), f"{task}, real"
         return reference_statistics(images, self.extractor, size, cache=self.cache, title=title, **sharing)
 
-    def _find(self, known: list[Score], through: int, tested: int) -> list[Score]:
-        """The cell's lines, measured with as many samples or more."""
+    def _subject(self, tested: int, weights: str) -> dict[str, str]:
+        """What a line must be about to hold today; see `Score.subject`."""
+        if tested not in self._references:  # to open a large collection may take a while
+            images, size = self.run.real_images(tested), self.run.experiment.network.sizes[-1]
+            self._references[tested] = reference_key(images, self.extractor, size).digest
+        digest = self.extractor.digest
+        return {"weights": weights, "reference": self._references[tested], "extractor_digest": digest}
+
+    def _find(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
+        """The cell's lines about just this, measured with as many samples or more."""
         names = (self.run.tasks[through], self.run.tasks[tested])
         return [
             score
@@ -101,25 +123,29 @@ class RunScorer:
             if (score.trained_through, score.tested_on) == names
             and score.metric in self.extractor.metric_names
             and score.n >= self.samples_for(through, tested)
+            and score.subject == subject
         ]
 
-    def _carry_over(self, known: list[Score], through: int, tested: int, weights: str) -> list[Score]:
+    def _carry_over(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
         """The task's earlier lines, if its weights are proven to be the same bits."""
         for earlier in range(tested, through):
-            found = self._find(known, earlier, tested)
-            if found and all(score.details.get("weights") == weights for score in found):
+            if found := self._find(known, earlier, tested, subject):
                 return [self._carried(score, self.run.tasks[through]) for score in found]
-        return self._take_over(weights) if through == 0 else []
+        return self._take_over(subject) if through == 0 else []
 
-    def _take_over(self, weights: str) -> list[Score]:
+    def _take_over(self, subject: dict[str, str]) -> list[Score]:
         """The first task's lines of the run that this one started from, if it has the same weights there."""
         start, task = self.run.experiment.start, self.run.tasks[0]
         known = read_scores(Path(start) / self.run.folder.scores.name) if start else []
-        found = self._find(known, 0, 0)
-        if not found or any(score.details.get("weights") != weights for score in found):
-            return []
-        floor = [s for s in known if (s.trained_through, s.tested_on) == (REAL, task) and s.n in {f.n for f in found}]
-        return [self._carried(score, task) for score in found] + [self._own(score) for score in floor]
+        found = self._find(known, 0, 0, subject)
+        kinds = {(score.metric, subject["reference"]) for score in found}
+        floor = {  # by metric, so that the newest stays; its N may be smaller: half of the real images at most
+            score.metric: self._own(score)
+            for score in known
+            if (score.trained_through, score.tested_on) == (REAL, task)
+            and (score.metric, score.subject["reference"]) in kinds
+        }
+        return [self._carried(score, task) for score in found] + list(floor.values())
 
     def _carried(self, score: Score, through: str) -> Score:
         return dataclasses.replace(
@@ -133,21 +159,18 @@ class RunScorer:
             score, run=self.run.folder.path.name, method=experiment.method.name, seed=experiment.seed
         )
 
-    def _measure(self, generator: nn.Module, through: int, tested: int, weights: str) -> list[Score]:
+    def _measure(self, generator: nn.Module, through: int, tested: int, subject: dict[str, str]) -> list[Score]:
         """Distances between every training image of the task and freshly generated ones."""
         experiment, task = self.run.experiment, self.run.tasks[tested]
-        size, images = experiment.network.sizes[-1], self.run.real_images(tested)
         real = self.reference(tested)
         count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
         z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
-        fakes = (image for batch in generate(merge_task(generator, task), z) for image in batch)
+        drawing = merge_task(generator, task).to(self.extractor.device)
+        fakes = (image for batch in generate(drawing, z) for image in batch)
         title = f"{task} after {self.run.tasks[through]}"
         fake = collect_statistics(fakes, self.extractor, total=count, title=title)
-        reference = reference_key(images, self.extractor, size).digest
-        lines = self._lines(
-            self.run.tasks[through], task, real, fake, {"reference": reference, "weights": weights, "carried": False}
-        )
-        return lines + self._floor(task, real, reference) if through == tested else lines
+        lines = self._lines(self.run.tasks[through], task, real, fake, {**subject, "carried": False})
+        return lines + self._floor(task, real, subject["reference"]) if through == tested else lines
 
     def _floor(self, task: str, real: FeatureStatistics, reference: str) -> list[Score]:
         """Some real images against the others, as many as are generated: what a perfect generator would be given."""

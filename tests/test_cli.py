@@ -63,6 +63,29 @@ def test_sampling_needs_only_config_shared_and_task_files(run, tmp_path):
     assert pixels(tmp_path / "a.png") == pixels(tmp_path / "b.png")
 
 
+def test_a_missing_task_file_moves_no_other_task_into_its_place(tiny, tmp_path, capsys):
+    tasks = ", ".join(f"{{name: {kind}, data: 'shapes:{kind}', limit: 24}}" for kind in ("discs", "checks", "stripes"))
+    run = train_gan(tiny("method={name: finetune}", f"tasks=[{tasks}]"), "test")
+    words = ["sample", str(run.folder.path), "--task", "discs", "--n", "2"]
+    main([*words, "--after", "stripes", "--out", str(tmp_path / "whole.png")])
+    run.folder.task_file(1, "checks").unlink()
+    for name, after in {"named": ["--after", "stripes"], "numbered": ["--after", "3"], "last": []}.items():
+        main([*words, *after, "--out", str(tmp_path / f"{name}.png")])
+        assert pixels(tmp_path / f"{name}.png") == pixels(tmp_path / "whole.png")
+    with pytest.raises(SystemExit):
+        main([*words, "--after", "checks", "--out", str(tmp_path / "x.png")])
+    assert "tasks/02-checks.safetensors: no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("task", ["all", "discs"])
+def test_a_run_without_a_trained_task_says_so(run, tmp_path, capsys, task):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "config.yaml").write_bytes(run.folder.config.read_bytes())
+    with pytest.raises(SystemExit):
+        main(["sample", str(tmp_path / "new"), "--task", task, "--out", str(tmp_path / "x.png")])
+    assert "no task is trained yet" in capsys.readouterr().err
+
+
 def test_exported_programs_draw_what_the_run_draws(run, tmp_path):
     z = torch.randn(3, run.experiment.network.z_dim)
     generator = run.generator(1)

@@ -21,6 +21,8 @@ from eftgan.train import train_gan
 
 from .conftest import ROOT, TINY
 
+METRICS = ["FD-random", "KID-random"]
+
 
 @pytest.fixture
 def config(tmp_path) -> Path:
@@ -80,6 +82,18 @@ def test_the_first_task_is_measured_once_for_all_that_start_from_it(config, tmp_
         }
         assert lines[name, "discs", "discs"].details["carried"] is True
         assert {(name, REAL, "discs"), (name, REAL, "checks")} < set(lines)
+
+
+@pytest.mark.parametrize("samples", [8, 20])  # of 24 real images at most 12 are set against the others
+def test_the_distance_of_real_images_is_taken_over_whatever_its_number(config, tmp_path, samples):
+    compare_methods(config, [f"evaluation.samples={samples}"], ["eft"], [0], tmp_path)
+    first, other = (read_scores(tmp_path / name / "scores.jsonl") for name in ("first-seed0", "eft-seed0"))
+    floor = [
+        [(s.metric, s.value, s.n) for s in lines if (s.trained_through, s.tested_on) == (REAL, "discs")]
+        for lines in (first, other)
+    ]
+    assert floor[0] == floor[1]
+    assert [(metric, n) for metric, _, n in floor[0]] == [(metric, min(samples, 12)) for metric in METRICS]
 
 
 def test_a_second_call_trains_nothing_again(config, tmp_path):

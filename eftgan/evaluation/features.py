@@ -44,17 +44,21 @@ class Extractor:
         if len(images) == 0:
             return torch.empty(0, self.dims)
         chunks = (chunk.to(self.device).float() / 255 for chunk in images.split(CHUNK))
-        return torch.cat([self.network(chunk).float().cpu() for chunk in chunks])
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # as on a CPU: both may meet in one distance
+            return torch.cat([self.network(chunk).float().cpu() for chunk in chunks])
 
 
 def load_extractor(
     kind: Literal["inception", "random"] = "inception",
     *,
     weights: Path | None = None,
-    device: str | torch.device = "cpu",
+    device: str | torch.device | None = None,
 ) -> Extractor:
-    """The feature extractor of FID ("inception"), or a small fixed random one for quick looks ("random")."""
-    device = torch.device(device)
+    """The feature extractor of FID ("inception"), or a small fixed random one for quick looks ("random").
+
+    device: none means the GPU where there is one.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind == "random":
         network: nn.Module = RandomConv()
         identity = ("random-conv", RandomConv.dims, ("FD-random", "KID-random"), "bilinear 64, antialiased")

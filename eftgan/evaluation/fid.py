@@ -1,20 +1,27 @@
 """Fréchet distance (FID; Heusel et al. 2017) and kernel distance (KID; Bińkowski et al. 2018) of features."""
 
 import math
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
+from eftgan.data.lmdb import spread
 from eftgan.errors import UserError
 
 KEEP_FEATURES = 5000  # rows kept for the kernel distance: 40 MB at 2048 dims
 FOLD_ROWS = 1024  # rows gathered before one product updates the covariance
 
 
-class FeatureStatistics:
-    """Streaming mean and covariance in float64, and the first `keep` features as they came."""
+def spread_rows(count: int) -> list[int]:
+    """Places of the features to keep of `count`: evenly over all of them, since collections are often sorted."""
+    return spread(count, KEEP_FEATURES).tolist()
 
-    def __init__(self, dims: int, *, keep: int = KEEP_FEATURES):
+
+class FeatureStatistics:
+    """Streaming mean and covariance in float64, and the features at the places `keep` of the stream as they came."""
+
+    def __init__(self, dims: int, *, keep: Collection[int] = range(KEEP_FEATURES)):
         self.dims, self.keep = dims, keep
         self._n = 0
         self._mean = torch.zeros(dims, dtype=torch.float64)
@@ -25,14 +32,14 @@ class FeatureStatistics:
     @classmethod
     def from_moments(cls, mean: Tensor, covariance: Tensor, n: int) -> "FeatureStatistics":
         """Statistics known only by their moments, as in a file of pytorch-fid."""
-        statistics = cls(len(mean), keep=0)
+        statistics = cls(len(mean), keep=())
         statistics._n = n
         statistics._mean = mean.double()
         statistics._scatter = covariance.double() * (n - 1)
         return statistics
 
     @classmethod
-    def from_features(cls, features: Tensor, *, keep: int = KEEP_FEATURES) -> "FeatureStatistics":
+    def from_features(cls, features: Tensor, *, keep: Collection[int] = range(KEEP_FEATURES)) -> "FeatureStatistics":
         """Statistics of features (N, dims) that are all at hand."""
         statistics = cls(features.shape[1], keep=keep)
         statistics.update(features)
@@ -45,9 +52,9 @@ class FeatureStatistics:
         features = features.detach().cpu()
         if not features.isfinite().all():
             raise UserError("features are not finite: the images or the extractor's weights are damaged")
-        room = self.keep - sum(map(len, self._kept))
-        if room > 0:
-            self._kept.append(features[:room].float().clone())
+        first = self.n
+        kept = [row for row in range(len(features)) if first + row in self.keep]
+        self._kept.append(features[kept].float())
         self._pending.append(features.double())
         if sum(map(len, self._pending)) >= FOLD_ROWS:
             self._fold()
@@ -59,8 +66,7 @@ class FeatureStatistics:
         self._fold()
         other._fold()
         self._add(other._n, other._mean, other._scatter)
-        room = max(0, self.keep - sum(map(len, self._kept)))
-        self._kept.append(other.features[:room])
+        self._kept.append(other.features)
 
     @property
     def n(self) -> int:
@@ -81,7 +87,7 @@ class FeatureStatistics:
 
     @property
     def features(self) -> Tensor:
-        """The kept rows (at most `keep`, dims), float32."""
+        """The kept rows (at most as many as `keep`, dims), float32."""
         return torch.cat(self._kept) if self._kept else torch.empty(0, self.dims)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -95,9 +101,9 @@ class FeatureStatistics:
         }
 
     @classmethod
-    def from_tensors(cls, tensors: dict[str, Tensor], *, keep: int = KEEP_FEATURES) -> "FeatureStatistics":
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "FeatureStatistics":
         """The counterpart of `tensors`."""
-        statistics = cls(len(tensors["mean"]), keep=keep)
+        statistics = cls(len(tensors["mean"]))
         statistics._n = int(tensors["n"])
         statistics._mean, statistics._scatter = tensors["mean"], tensors["scatter"]
         statistics._kept = [tensors["features"]]

@@ -14,7 +14,7 @@ from torch import Tensor
 from eftgan.data.images import open_image
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
+from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance, spread_rows
 from eftgan.progress import progress_bar
 
 EXTENSIONS = {".bmp", ".jpg", ".jpeg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}  # as pytorch-fid's
@@ -79,7 +79,7 @@ def folder_statistics(
     with pytorch-fid's figure for batch size 1.
     """
     files = image_files(folder)
-    statistics = FeatureStatistics(extractor.dims)
+    statistics = FeatureStatistics(extractor.dims, keep=set(spread_rows(len(files))))
     expected: tuple[int, ...] | None = None
     with progress_bar(total=len(files), desc=folder.name, unit="img", show=progress, leave=False) as bar:
         for paths, images in _batches(files):

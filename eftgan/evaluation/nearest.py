@@ -33,7 +33,7 @@ def nearest_earlier(images: Mapping[str, Dataset], wanted: Collection[str], size
     """
     if not wanted:
         return {}
-    extractor, statistics, found = load_extractor("random"), {}, {}
+    extractor, statistics, found = load_extractor("random", device="cpu"), {}, {}  # so that all processes agree
     for name, own in images.items():
         here = collect_statistics(_sample(own, size), extractor, progress=False)
         if statistics and name in wanted:

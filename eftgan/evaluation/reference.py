@@ -3,7 +3,7 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,10 +12,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from eftgan.data.lmdb import spread
 from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.fid import FeatureStatistics
+from eftgan.evaluation.fid import KEEP_FEATURES, FeatureStatistics, spread_rows
 from eftgan.files import remove_leftovers
 from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest, write_tensors
@@ -43,9 +44,15 @@ class ReferenceKey:
     weights: str
 
     @property
+    def text(self) -> str:
+        """As the cache file holds it; that of a large collection says which features are kept: once the first were."""
+        rows = {"rows": "spread"} if self.count > KEEP_FEATURES else {}
+        return json.dumps(asdict(self) | rows, sort_keys=True)
+
+    @property
     def digest(self) -> str:
         """The name of the cache file, and the reference digest that score lines carry."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:20]
+        return hashlib.sha256(self.text.encode()).hexdigest()[:20]
 
 
 def reference_key(data: ImageData, extractor: Extractor, size: int, count: int | None = None) -> ReferenceKey:
@@ -82,9 +89,9 @@ def reference_statistics(
     if known is not None:
         return known
     share = range(rank * key.count // processes, (rank + 1) * key.count // processes)
-    indices = [i * len(data) // key.count for i in share]  # spread evenly over the collection
-    images = (centre_crop(data[i], size) for i in indices)
-    statistics = collect_statistics(images, extractor, total=len(indices), progress=progress, title=title)
+    images = (centre_crop(data[i], size) for i in spread(len(data), key.count)[share.start : share.stop].tolist())
+    keep = {row - share.start for row in spread_rows(key.count)}  # those of other shares lie outside of this one
+    statistics = collect_statistics(images, extractor, total=len(share), keep=keep, progress=progress, title=title)
     if cache is None:
         return statistics
     if processes > 1:
@@ -99,11 +106,12 @@ def collect_statistics(
     extractor: Extractor,
     *,
     total: int | None = None,
+    keep: Collection[int] = range(KEEP_FEATURES),
     progress: bool = True,
     title: str = "images",
 ) -> FeatureStatistics:
     """Statistics of a stream of equally large uint8 images (3, H, W), with a progress bar."""
-    statistics = FeatureStatistics(extractor.dims)
+    statistics = FeatureStatistics(extractor.dims, keep=keep)
     batch: list[Tensor] = []
     with progress_bar(total=total, desc=title, unit="img", show=progress, leave=False) as bar:
         for image in images:
@@ -121,7 +129,7 @@ def collect_statistics(
 def write_statistics(path: Path, statistics: FeatureStatistics, key: ReferenceKey) -> None:
     """Write the statistics whole or not at all."""
     tensors = statistics.tensors()
-    metadata = {"key": json.dumps(asdict(key), sort_keys=True), "content": tensors_digest(tensors)}
+    metadata = {"key": key.text, "content": tensors_digest(tensors)}
     remove_leftovers(path.parent)
     write_tensors(path, tensors, metadata)
 
@@ -134,7 +142,7 @@ def read_statistics(path: Path, key: ReferenceKey) -> FeatureStatistics | None:
         with safe_open(path, "pt") as handle:
             metadata = handle.metadata() or {}
             tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 (not a dict)
-        if metadata.get("key") != json.dumps(asdict(key), sort_keys=True):
+        if metadata.get("key") != key.text:
             raise ValueError("made for other data")
         if metadata.get("content") != tensors_digest(tensors):
             raise ValueError("content changed")

@@ -21,6 +21,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (["tasks.0.name=.hidden"], "not usable"),
         ([f"tasks.0.name={'x' * 65}"], "not usable"),
         (["tasks.0.name=previous"], "not usable"),
+        (["tasks.0.name=real"], "scores of real images carry it"),
         (["tasks.0.name=checks"], "used twice"),
         (["tasks.0.nmae=discs"], "did you mean"),
         (["tasks.2.name=more"], "not a place in a list of 2"),

@@ -68,6 +68,23 @@ def test_batches_of_any_size_and_shape(size):
     assert extractor(images[:0]).shape == (0, extractor.dims)
 
 
+@pytest.mark.parametrize(("gpu", "device"), [(True, "cuda"), (False, "cpu")])
+def test_a_gpu_is_used_where_there_is_one(monkeypatch, gpu, device):
+    moved = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(features.RandomConv, "to", lambda self, place: moved.append(place.type))
+    assert load_extractor("random").device.type == device
+    assert load_extractor("random", device="cpu").device.type == "cpu"
+    assert moved == [device, "cpu"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_features_of_a_gpu_are_those_of_a_cpu():
+    gpu, cpu = (load_extractor("random", device=device) for device in ("cuda", "cpu"))
+    assert gpu.digest == cpu.digest
+    torch.testing.assert_close(gpu(pictures()), cpu(pictures()), rtol=1e-4, atol=1e-4)
+
+
 def test_images_of_another_kind_are_refused():
     with pytest.raises(ValueError, match="uint8"):
         load_extractor("random")(torch.rand(2, 3, 8, 8))

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from eftgan.errors import UserError
+from eftgan.evaluation import fid
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.folders import compare_folders, folder_statistics
 
@@ -42,6 +44,13 @@ def test_other_files_are_left_out_and_greyscale_is_read(tmp_path, extractor):
     (folder / "notes.txt").write_text("not a picture")
     Image.new("L", (24, 24), 100).save(folder / "grey.png")
     assert folder_statistics(folder, extractor, progress=False).n == 4
+
+
+def test_the_kept_features_of_many_files_are_spread_over_them(tmp_path, extractor, monkeypatch):
+    folder = fill(tmp_path / "a", 7)
+    every = folder_statistics(folder, extractor, progress=False).features
+    monkeypatch.setattr(fid, "KEEP_FEATURES", 3)
+    assert torch.equal(folder_statistics(folder, extractor, progress=False).features, every[[0, 2, 4]])
 
 
 def test_mixed_sizes_are_an_error_unless_allowed(tmp_path, extractor):

@@ -1,11 +1,15 @@
+import json
 import threading
+from dataclasses import asdict
 
 import pytest
 import torch
 
 from eftgan.errors import UserError
-from eftgan.evaluation.features import load_extractor
-from eftgan.evaluation.reference import centre_crop, reference_key, reference_statistics
+from eftgan.evaluation.features import Extractor, load_extractor
+from eftgan.evaluation.fid import FeatureStatistics
+from eftgan.evaluation.reference import centre_crop, read_statistics, reference_key, reference_statistics
+from eftgan.tensors import write_tensors
 
 
 class Pictures:
@@ -86,21 +90,26 @@ def test_a_count_spreads_over_the_collection(extractor):
     assert torch.equal(found.features, extractor(data.images[::3]))
 
 
-def test_several_processes_share_the_work(extractor, tmp_path):
-    data, alone = Pictures(31), Pictures(31)
-    meeting = threading.Barrier(3)
-    results = {}
+def together(processes: int, *args, cache) -> dict[int, FeatureStatistics]:
+    """What each of several processes, here threads, is given."""
+    meeting, results = threading.Barrier(processes), {}
 
     def work(rank: int) -> None:
         results[rank] = reference_statistics(
-            data, extractor, 16, cache=tmp_path, rank=rank, processes=3, barrier=meeting.wait, progress=False
+            *args, cache=cache, rank=rank, processes=processes, barrier=meeting.wait, progress=False
         )
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(3)]
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(processes)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(timeout=60)
+    return results
+
+
+def test_several_processes_share_the_work(extractor, tmp_path):
+    data, alone = Pictures(31), Pictures(31)
+    results = together(3, data, extractor, 16, cache=tmp_path)
     expected = reference_statistics(alone, extractor, 16, progress=False)
     assert data.reads == 31
     assert all(equal(results[0], results[rank]) for rank in range(3))
@@ -114,3 +123,39 @@ def test_images_that_can_not_be_used_are_refused(extractor):
         centre_crop(Pictures()[0], 32)
     with pytest.raises(UserError, match="at least 2 images"):
         reference_statistics(Pictures(1), extractor, 16, progress=False)
+
+
+class Sorted(Pictures):
+    """More images than features are kept of, each of one grey: image i of i / 30."""
+
+    def __init__(self, n: int = 6000):
+        super().__init__(2, 2)
+        self.images = (torch.arange(n) // 30).to(torch.uint8).expand(3, 2, 2, n).permute(3, 0, 1, 2)
+
+
+@pytest.fixture(scope="module")
+def greys():
+    """An extractor whose one feature is the grey of an image."""
+    return Extractor("greys", "w", 1, ("FD", "KD"), "none", lambda x: 255 * x[:, :1].mean((2, 3)), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("processes", [1, 2, 7])
+def test_the_kept_features_of_a_large_collection_are_spread_over_it(greys, tmp_path, processes):
+    data = Sorted()
+    found = together(processes, data, greys, 2, cache=tmp_path)[0]
+    assert found.n == 6000
+    assert found.features.squeeze(1).round().int().tolist() == [(i * 6000 // 5000) // 30 for i in range(5000)]
+    whole = FeatureStatistics.from_features(greys(data.images))
+    torch.testing.assert_close(found.covariance, whole.covariance)
+
+
+def test_only_the_keys_of_large_collections_tell_which_features_are_kept(greys, tmp_path):
+    """Files of smaller ones hold every feature, whichever version wrote them."""
+    small, large = (reference_key(Sorted(n), greys, 2) for n in (5000, 5001))
+    assert json.loads(small.text) == asdict(small)
+    assert json.loads(large.text) == {**asdict(large), "rows": "spread"}
+    path = tmp_path / f"{large.digest}.safetensors"
+    with_first_rows = FeatureStatistics.from_features(greys(Sorted(5001).images))
+    write_tensors(path, with_first_rows.tensors(), {"key": json.dumps(asdict(large), sort_keys=True)})
+    with pytest.warns(UserWarning, match="made for other data"):
+        assert read_statistics(path, large) is None
