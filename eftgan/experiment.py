@@ -20,12 +20,11 @@ from eftgan.config import Count, Positive, dump, load, plain
 from eftgan.data.sequences import TaskSource, check_sequence
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
-from eftgan.files import write_json, write_text
+from eftgan.files import file_digest, write_json, write_text
 from eftgan.methods import AnyMethod, Eft, Method
 from eftgan.models.stackgan import Discriminator, Generator, StackGanConfig, init_weights
 from eftgan.names import INITS, NEAREST
 from eftgan.scores import read_scores
-from eftgan.tensors import file_digest
 from eftgan.training.checkpoint import RunFolder
 from eftgan.training.gan import GENERATOR, GanTask, GanTraining
 
@@ -200,7 +199,10 @@ class SavedRun:
             lines.append(f"task {index + 1:<3} {name}: {state}  ({self.data_of(index)})")
         for score in read_scores(self.folder.scores):
             if self.trained and score.metric == "growth" and score.tested_on == self.trained[-1]:
-                lines.append(f"growth   {score.value:.2%} of the base's parameters per task")
+                share = (
+                    "a whole network" if self.experiment.method.fresh else f"{score.value:.2%} of the base's parameters"
+                )
+                lines.append(f"growth   {share} per task")
         return "\n".join(lines)
 
     def describe_network(self) -> str:

@@ -1,6 +1,7 @@
 """Atomic files: a reader sees the old content or the new, never half of it, whenever the process ends."""
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -78,3 +79,9 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """sha256 of a file's bytes."""
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

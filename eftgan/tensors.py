@@ -52,9 +52,3 @@ def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, 
             return {key: handle.get_tensor(key) for key in handle.keys()}, handle.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         raise UserError(f"{path}: not a whole safetensors file ({error})") from error
-
-
-def file_digest(path: str | os.PathLike) -> str:
-    """sha256 of a file's bytes."""
-    with open(path, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

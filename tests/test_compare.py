@@ -12,11 +12,11 @@ from eftgan.classifier_runs import ClassifierRun, train_classifier
 from eftgan.compare import CLASSIFIERS, GANS, compare_methods
 from eftgan.config import dump
 from eftgan.errors import UserError
+from eftgan.files import file_digest
 from eftgan.methods import METHODS
 from eftgan.runs import GanRun
 from eftgan.scores import REAL, read_scores
 from eftgan.scoring import RunScorer
-from eftgan.tensors import file_digest
 from eftgan.train import train_gan
 
 from .conftest import ROOT, TINY

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from eftgan.errors import UserError
-from eftgan.tensors import file_digest, tensors_digest
+from eftgan.files import file_digest
+from eftgan.tensors import tensors_digest
 
 HUB_NAME = "pt_inception-2015-12-05-6726825d.pth"
 HUB_SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"

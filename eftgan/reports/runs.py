@@ -1,12 +1,12 @@
 """Reading run folders: score lines, and what the trainer wrote down about the run."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eftgan.errors import UserError
+from eftgan.files import file_digest
 from eftgan.scores import REAL, Score, read_scores
 
 METHOD_NAMES = {
@@ -93,11 +93,8 @@ def read_info(path: Path) -> dict[str, Any]:
 
 def weight_digests(folder: Path) -> dict[str, str]:
     """sha256 of the run's files of weights, by their path in the folder: what `eftgan info` and sha256sum print."""
-    found = {}
-    for path in [*folder.glob("shared.safetensors"), *sorted(folder.glob("tasks/*.safetensors"))]:
-        with path.open("rb") as handle:
-            found[path.relative_to(folder).as_posix()] = hashlib.file_digest(handle, "sha256").hexdigest()
-    return found
+    paths = [*folder.glob("shared.safetensors"), *sorted(folder.glob("tasks/*.safetensors"))]
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in paths}
 
 
 def _tasks_of(scores: list[Score]) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eftgan.tensors import file_digest
+from eftgan.files import file_digest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))  # for data_prep, whatever the current folder is

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from faults import Plan
 
-from eftgan.tensors import file_digest, read_tensors, tensors_digest
+from eftgan.files import file_digest
+from eftgan.tensors import read_tensors, tensors_digest
 
 ROOT = Path(__file__).parents[2]
 TRAIN = [

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from eftgan.cli import main
-from eftgan.compare import compare_methods
 
 from ..conftest import TINY, TINY_CLASSES
 from .page import Page, report
@@ -24,7 +23,7 @@ def compared(request, tmp_path_factory) -> dict[str, Path]:
     words, further = KINDS[request.param]
     folder, methods = tmp_path_factory.mktemp("compared"), ["finetune", "ewc", further, "eft", "separate"]
     (folder / "empty.yaml").write_text(words[0].replace("=", ": ", 1))
-    compare_methods(folder / "empty.yaml", words[1:], methods, [0], folder)
+    main(["compare", str(folder / "empty.yaml"), *words[1:], "--methods", ",".join(methods), "--out", str(folder)])
     return {method: folder / f"{method}-seed0" for method in methods}
 
 
@@ -52,7 +51,8 @@ def test_the_curve_of_separate_networks_lies_on_its_reference(compared, tmp_path
 def test_provenance_is_on_the_page(compared, tmp_path, capsys):
     for method, folder in compared.items():
         page = report([folder], tmp_path)
-        assert f"--methods {method} --seeds 0" in page.text
+        assert "eftgan compare" in page.text
+        assert f"--methods {','.join(compared)} --out {folder.parent}" in page.text
         assert f"torch {version('torch')}" in page.text
         assert (folder / "config.yaml").read_text() in page.text
         main(["info", str(folder)])

@@ -10,8 +10,9 @@ import torch
 from eftgan.adapters import shared_state, task_state
 from eftgan.errors import UserError
 from eftgan.experiment import build_networks, open_tasks
+from eftgan.files import file_digest
 from eftgan.runs import GanRun
-from eftgan.tensors import file_digest, read_tensors
+from eftgan.tensors import read_tensors
 from eftgan.train import train_gan
 from eftgan.training.checkpoint import RunFolder
 from eftgan.training.ema import Ema

@@ -11,7 +11,7 @@ from eftgan.config import apply_override, build
 from eftgan.data.shapes import ShapeImages
 from eftgan.errors import UserError
 from eftgan.evaluation.nearest import nearest_earlier
-from eftgan.tensors import file_digest
+from eftgan.files import file_digest
 from eftgan.train import train_gan
 
 AGAIN = "tasks+=[{name: stripes, data: 'shapes:stripes', limit: 24}, {name: again, data: 'shapes:discs', limit: 20}]"
