@@ -12,7 +12,7 @@ from eftgan.reports.style import FIGURES
 
 # light (good) to dark (bad), even in lightness; readable in grey print and with colour blindness
 HEAT = [(253, 243, 226), (252, 205, 150), (244, 148, 92), (206, 81, 66), (140, 32, 50), (74, 14, 38)]
-COLOURS = 6  # classes s0 to s5 of the style sheet
+COLOURS = 8  # classes s0 to s7 of the style sheet
 MARKERS = ("circle", "square", "diamond", "triangle")
 
 

@@ -6,12 +6,14 @@ COLOURS = """
   --paper: #ffffff; --ink: #1d2226; --soft: #565f66; --rule: #d9dee2; --tint: #f5f7f8;
   --accent: #0b5c8a; --caution: #8a3b00;
   --s0: #0b5c8a; --s1: #b5440b; --s2: #2f7d4f; --s3: #7a4fa3; --s4: #8a6d00; --s5: #a12a5e;
+  --s6: #5e5e5e; --s7: #00808a;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #14181b; --ink: #e4e8ea; --soft: #a3adb3; --rule: #333b41; --tint: #1c2226;
     --accent: #7cc0ec; --caution: #f0a868;
     --s0: #7cc0ec; --s1: #f2985f; --s2: #7fcf9f; --s3: #c3a2e6; --s4: #dcc25a; --s5: #f08fb8;
+    --s6: #bdbdbd; --s7: #5fd3da;
   }
 }
 """
@@ -32,6 +34,7 @@ svg .ref { color: var(--soft); }
 svg .line.ref { stroke-dasharray: 4 4; stroke-width: 1.3; }
 .s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); }
 .s3 { color: var(--s3); } .s4 { color: var(--s4); } .s5 { color: var(--s5); }
+.s6 { color: var(--s6); } .s7 { color: var(--s7); }
 """
 
 CSS = (

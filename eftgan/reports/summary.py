@@ -70,20 +70,22 @@ def _outcome(study: Study) -> list[str]:
 
 
 def _forgetting(metric: Metric, results: list) -> str:
-    phrases = []
+    fates: dict[str, list[str]] = {}  # what became of earlier tasks -> with which methods
     for result in results:
-        if result.forgetting is None or not math.isfinite(result.forgetting.mean):
-            continue
-        amount = result.forgetting.mean * metric.scale
-        if result.forgetting.mean == 0:
-            phrases.append(f"with {result.label} earlier tasks stay exactly as they were when learned")
-        elif abs(amount) < 0.5 * 10**-metric.digits:
-            phrases.append(f"with {result.label} earlier tasks stay as they were when learned")
-        else:
-            points = " points" if metric.unit == " %" else f" {metric.name}"
-            word = "worse" if amount > 0 else "better"
-            phrases.append(f"with {result.label} they end {metric.text(abs(result.forgetting.mean))}{points} {word}")
-    return f"Forgetting of earlier tasks: {_join(phrases)}." if phrases else ""
+        if result.forgetting is not None and math.isfinite(result.forgetting.mean):
+            fates.setdefault(_fate(metric, result.forgetting.mean), []).append(result.label)
+    phrases = [f"with {_join(labels)} {fate}" for fate, labels in fates.items()]
+    return f"Forgetting of earlier tasks: {'; '.join(phrases)}." if phrases else ""
+
+
+def _fate(metric: Metric, forgetting: float) -> str:
+    if forgetting == 0:
+        return "earlier tasks stay exactly as they were when learned"
+    amount = forgetting * metric.scale
+    if abs(amount) < 0.5 * 10**-metric.digits:
+        return "earlier tasks stay as they were when learned"
+    points = " points" if metric.unit == " %" else f" {metric.name}"
+    return f"they end {metric.text(abs(forgetting))}{points} {'worse' if amount > 0 else 'better'}"
 
 
 def _growth(study: Study) -> list[str]:
