@@ -19,7 +19,7 @@ from eftgan.evaluation.growth import growth
 from eftgan.evaluation.nearest import nearest_earlier
 from eftgan.evaluation.task_inference import infer_tasks, logits_by_task, logits_together, shares_features
 from eftgan.experiment import SavedRun, start_folder, start_of
-from eftgan.files import write_json
+from eftgan.files import file_digest, write_json
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.names import NEAREST
 from eftgan.reports.write import write_report
@@ -114,17 +114,22 @@ class ClassifierScorer:
         self.run, self.device = run, device
 
     def score(self, through: int, record: dict[str, float]) -> None:
-        """Append the lines of one task, unless they are there: accuracies on all seen tasks, growth, seconds."""
+        """Append the lines of one task, unless they are there: accuracies on all seen tasks, growth, seconds.
+
+        Lines of other weights than those of now, from a training before this one, do not count.
+        """
         name = self.run.tasks[through]
-        done = {(score.trained_through, score.metric) for score in read_scores(self.run.folder.scores)}
-        if (name, "seconds") in done:  # the last line of a task
+        weights = file_digest(self.run.folder.task_file(through, name))
+        last = ("seconds", name, weights)
+        if last in {(s.metric, s.tested_on, s.details.get("weights")) for s in read_scores(self.run.folder.scores)}:
             return
         model = self.run.classifier(through).to(self.device)
         for task in self.run.labelled[: through + 1]:
             check_head(model, task)
         lines = [line for tested in range(through + 1) for line in self._accuracies(model, through, tested)]
-        lines += [self._growth(model, through), self._seconds(through, record)]
-        append_scores(self.run.folder.scores, lines)
+        lines.append(self._seconds(through, record))
+        lines = [dataclasses.replace(line, details=line.details | {"weights": weights}) for line in lines]
+        append_scores(self.run.folder.scores, [self._growth(model, through), *lines])
 
     def _accuracies(self, model: nn.Module, through: int, tested: int) -> list[Score]:
         seen, test = self.run.tasks[: through + 1], self.run.labelled[tested].test

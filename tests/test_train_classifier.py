@@ -1,6 +1,7 @@
 """train_classifier.py from config to report, its run folder, and what it says about bad input."""
 
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 from PIL import Image
 
 from eftgan.classifier_experiment import ClassifierExperiment
-from eftgan.classifier_runs import ClassifierRun, train_classifier
+from eftgan.classifier_runs import ClassifierRun, ClassifierScorer, train_classifier
 from eftgan.cli import main
 from eftgan.config import load
 from eftgan.data.labelled import LabelledImages
@@ -79,6 +80,23 @@ def test_a_finished_run_takes_further_tasks_and_repeats_nothing(tiny_classes):
         train_classifier(tiny_classes("sources.0.take=2"), "test")
     with pytest.raises(UserError, match=r"training.batch=10, now it is 5"):
         train_classifier(tiny_classes("training.batch=5"), "test")
+
+
+def test_changed_weights_are_measured_again(tiny_classes):
+    run, other = (train_classifier(tiny_classes(f"seed={seed}", out=str(seed)), "test") for seed in (0, 1))
+    for path in [other.folder.shared, *(other.folder.path / "tasks").iterdir()]:
+        shutil.copyfile(path, run.folder.path / path.relative_to(other.folder.path))
+    before = read_scores(run.folder.scores)
+    for _ in range(2):
+        for through in range(3):
+            ClassifierScorer(ClassifierRun(run.folder.path)).score(through, {"seconds": 1.0, "steps": 1})
+        after = read_scores(run.folder.scores)
+        assert len(after) == len(before) + 3  # the growth lines hold as well: growth is the same
+    accuracies = [score for score in after if score.metric == TIL]
+    old, new = ({s.details["weights"] for s in scores if s.metric == TIL} for scores in (before, after))
+    assert len(accuracies) == 6
+    assert len(new) == 3
+    assert not old & new
 
 
 def test_methods_that_change_all_weights_are_read_back_as_they_were(tiny_classes):
