@@ -27,6 +27,18 @@ NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
+# What may differ between runs of one experiment: it does not change what is learned.
+FREE_KEYS = (
+    "out",
+    "title",
+    "log_with",
+    "evaluation",
+    "training.workers",
+    "training.log_every_steps",
+    "training.snapshot_every_steps",
+    "training.save_every_steps",
+)
+
 
 class _Loader(yaml.SafeLoader):
     """YAML without tags that make objects or aliases that multiply them, and with 1e-4 read as a number."""

@@ -16,7 +16,7 @@ from typing_extensions import Doc
 
 from eftgan import __version__
 from eftgan.adapters import AdapterConfig
-from eftgan.config import Count, Positive, dump, load, plain
+from eftgan.config import FREE_KEYS, Count, Positive, dump, load, plain
 from eftgan.data.sequences import TaskSource, check_sequence
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
@@ -27,18 +27,6 @@ from eftgan.names import INITS, NEAREST
 from eftgan.scores import read_scores
 from eftgan.training.checkpoint import RunFolder
 from eftgan.training.gan import GENERATOR, GanTask, GanTraining
-
-# What may differ between the runs of one folder: it does not change what is learned.
-FREE_KEYS = (
-    "out",
-    "title",
-    "log_with",
-    "evaluation",
-    "training.workers",
-    "training.log_every_steps",
-    "training.snapshot_every_steps",
-    "training.save_every_steps",
-)
 
 
 @dataclass(frozen=True)

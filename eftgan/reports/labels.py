@@ -5,22 +5,10 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from eftgan.config import parse_yaml
+from eftgan.config import FREE_KEYS, parse_yaml
 from eftgan.reports.runs import Run
 
-# What may differ between the runs of one row: the seed, and what changes no result.
-NOT_COMPARED = (
-    "seed",
-    "out",
-    "start",
-    "title",
-    "log_with",
-    "evaluation",
-    "training.workers",
-    "training.log_every_steps",
-    "training.snapshot_every_steps",
-    "training.save_every_steps",
-)
+NOT_COMPARED = ("seed", "start", *FREE_KEYS)  # what may differ between the runs of one row
 
 
 def told_apart(runs: list[Run]) -> list[Run]:

@@ -2,8 +2,6 @@
 
 import pytest
 
-from eftgan.experiment import FREE_KEYS
-from eftgan.reports.labels import NOT_COMPARED
 from eftgan.scores import Score, append_scores
 
 from .page import report
@@ -60,10 +58,6 @@ def test_a_row_named_by_one_of_its_folders_says_that_there_are_more(rows):
 @pytest.mark.parametrize("free", ["out: {}", "title: {}", "evaluation: {{samples: {}}}", "training: {{workers: {}}}"])
 def test_what_changes_no_result_makes_no_row(rows, free):
     assert rows(("a", 0, free.format(1)), ("b", 1, free.format(2))) == {"EFT": 2}
-
-
-def test_what_a_continued_run_may_change_is_not_compared():
-    assert set(FREE_KEYS) < set(NOT_COMPARED)
 
 
 def test_a_folder_given_twice_counts_once(make_run, tmp_path):
