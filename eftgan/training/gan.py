@@ -52,6 +52,9 @@ class GanTraining:
     steps: Annotated[Count | None, Doc("optimizer steps per task")] = None
     epochs: Annotated[Positive | None, Doc("passes over a task's images, where steps is not given")] = None
     learning_rate: Annotated[Positive, Doc("of Adam, for generator and discriminators")] = 2e-4
+    decay: Annotated[
+        float, Field(ge=0, le=1), Doc("the last part of a task's steps, in which the learning rate falls to 0; 0: none")
+    ] = 0.0
     betas: Annotated[tuple[Share, Share], Doc("of Adam")] = (0.5, 0.999)
     ema_decay: Annotated[Share, Doc("of the averaged generator that samples come from")] = 0.999
     recalibration: Annotated[
@@ -115,8 +118,9 @@ class GanTrainer(Trainer):
         self._discriminating = [p for role in self.discriminators for p in trainable[role]]
         frozen = self.frozen_digest(task.name)
         self.ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
-        rates = {role: self.options.learning_rate * self.method.rate(role, first=index == 0) for role in trainable}
-        self.optimizers = {role: self._optimizer(trainable[role], rates[role]) for role in trainable}
+        rate = self.options.learning_rate
+        self._rates = {role: rate * self.method.rate(role, first=index == 0) for role in trainable}
+        self.optimizers = {role: self._optimizer(trainable[role], self._rates[role]) for role in trainable}
         if not fresh:
             self.ema.load_state_dict(below("ema", resumed))
             restore_optimizers(self.optimizers, self.networks, resumed)
@@ -143,6 +147,7 @@ class GanTrainer(Trainer):
         first = progress.step * self.options.accumulation
         with bar:
             for micro, (of, batch) in enumerate(self._batches(task, images), first):
+                self._set_rates(progress.step / task.steps)
                 with accelerator.accumulate(*networks.values()), self._using(of):
                     losses = self._micro_step(task.name, micro, batch, networks, stepping)
                 healthy &= torch.stack(list(losses.values())).isfinite().all()
@@ -211,6 +216,13 @@ class GanTrainer(Trainer):
 
     def _optimizer(self, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, rate, tuple(self.options.betas))
+
+    def _set_rates(self, done: float) -> None:
+        """The learning rates when this part of a task's steps is done."""
+        share = min(1.0, (1.0 - done) / self.options.decay) if self.options.decay else 1.0
+        for role, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = self._rates[role] * share
 
     def _prepare(self) -> tuple[dict[str, nn.Module], dict[str, Any]]:
         """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks."""

@@ -198,6 +198,26 @@ def test_later_rate_is_for_tasks_after_the_first(tiny, method, rates):
     assert [rate for _, rate in made] == pytest.approx(rates)
 
 
+@pytest.mark.parametrize(
+    ("decay", "shares"),
+    [(0, [1, 1, 1, 1, 1, 1]), (0.5, [1, 1, 1, 1, 2 / 3, 1 / 3]), (1, [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])],
+)
+def test_the_learning_rates_fall_over_the_last_part_of_every_task(tiny, decay, shares):
+    trainer, tasks = trainer_for(tiny("method={name: eft, later_rate: 5}", f"training.decay={decay}"))
+    micro_step, rates = trainer._micro_step, []
+
+    def noting(*args):
+        rates.append({role: optimizer.param_groups[0]["lr"] for role, optimizer in trainer.optimizers.items()})
+        return micro_step(*args)
+
+    trainer._micro_step = noting
+    trainer.run(tasks)
+    first = trainer.options.learning_rate
+    for role in trainer.networks:
+        wanted = [first * share for share in shares] + [5 * first * share for share in shares]
+        assert [each[role] for each in rates] == pytest.approx(wanted)
+
+
 def test_separate_networks_have_no_later_rate(tiny):
     with pytest.raises(UserError, match=r"method.later_rate: separate trains every task as a first one"):
         tiny("method={name: separate, later_rate: 2}")
@@ -245,9 +265,9 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
     assert torch.equal(early, late) == (method in ("eft", "separate"))
 
 
-@pytest.mark.parametrize("method", ["ewc", "mergan", "joint", "separate"])
-def test_stopped_methods_with_memory_go_on_to_the_same_bits(tiny, method):
-    words = (method_word(method),)
+@pytest.mark.parametrize("word", [*map(method_word, ("ewc", "mergan", "joint", "separate")), "training.decay=0.8"])
+def test_memory_and_falling_rates_survive_a_stop_to_the_same_bits(tiny, word):
+    words = (word,)
     whole = train_gan(tiny(*words, out="whole"), "test")
     trainer, tasks = trainer_for(tiny(*words, out="run"))
     after_step = trainer._after_step
