@@ -26,10 +26,17 @@ class Eft(Method):
     ] = "previous"
     first_init: Annotated[Literal["identity", "random"], Doc("where tau_1 starts")] = "identity"
     discriminator: Annotated[
-        Literal["eft", "full"], Doc("eft: as the paper; full: the discriminators train whole, in no task's file")
+        Literal["eft", "full", "restart"],
+        Doc(
+            "eft: as the paper; full: the discriminators train whole, in no task's file; restart: the same, and every "
+            "later task begins with those of the first"
+        ),
     ] = "eft"
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
     margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = None
+
+    def __post_init__(self) -> None:
+        self.restarts: dict[str, dict[str, Tensor]] = {}  # by role, the state that every later task begins with
 
     @property
     def own_first_task(self) -> dict[str, str]:
@@ -41,6 +48,8 @@ class Eft(Method):
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         super().grow(networks, task, init=init, head_size=head_size)
+        for role, state in self.restarts.items():
+            networks[role].load_state_dict(state)
         if self.margin:
             self.margin.begin()
 
@@ -67,6 +76,12 @@ class Eft(Method):
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         if self.margin and CLASSIFIER in networks:
             self.margin.remember(networks[CLASSIFIER], task, probe.inputs(CLASSIFIER))
+        if self.discriminator == "restart" and not self.restarts:
+            self.restarts = {
+                role: {key: tensor.clone() for key, tensor in network.state_dict().items()}
+                for role, network in networks.items()
+                if not self._adapts(role)
+            }
 
     def figures(self) -> dict[str, float]:
         return {"active-margin": self.margin.active_share} if self.margin else {}
@@ -90,8 +105,15 @@ class Eft(Method):
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        return self.margin.state_dict() if self.margin else {}
+        margin = self.margin.state_dict() if self.margin else {}
+        return margin | {f"{role}/{key}": t for role, state in self.restarts.items() for key, t in state.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
+        if self.discriminator == "restart" and state:
+            self.restarts = {
+                role: {key: state[f"{role}/{key}"] for key in network.state_dict()}
+                for role, network in networks.items()
+                if not self._adapts(role)
+            }
         if self.margin:
             self.margin.load_state_dict(state)

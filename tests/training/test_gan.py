@@ -21,6 +21,7 @@ from eftgan.training.launch import make_accelerator
 from eftgan.training.stopping import Stopped
 
 FURTHER = "tasks+={name: stripes, data: 'shapes:stripes', limit: 24}"
+RESTART = "method={name: eft, discriminator: restart}"
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -265,7 +266,9 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
     assert torch.equal(early, late) == (method in ("eft", "separate"))
 
 
-@pytest.mark.parametrize("word", [*map(method_word, ("ewc", "mergan", "joint", "separate")), "training.decay=0.8"])
+@pytest.mark.parametrize(
+    "word", [*map(method_word, ("ewc", "mergan", "joint", "separate")), RESTART, "training.decay=0.8"]
+)
 def test_memory_and_falling_rates_survive_a_stop_to_the_same_bits(tiny, word):
     words = (word,)
     whole = train_gan(tiny(*words, out="whole"), "test")
@@ -299,6 +302,31 @@ def test_whole_discriminators_stay_out_of_the_task_file(tiny):
     tensors, _ = read_tensors(run.folder.task_file(1, "checks"))
     assert {key.split("/")[0] for key in tensors} == {"generator"}
     assert torch.equal(images_of(run, "discs", 0), images_of(run, "discs", 1))
+
+
+def test_restarting_discriminators_begin_every_later_task_as_the_first_left_them(tiny):
+    """Also in a task that is added to a finished run."""
+    begun = []
+
+    class Watching(GanTrainer):
+        def _train_steps(self, task, images):
+            if self.progress.step == 0:
+                begun.append({k: t.clone() for k, t in self.networks["discriminator32"].state_dict().items()})
+            super()._train_steps(task, images)
+
+    for words in (RESTART,), (RESTART, FURTHER):
+        trainer, tasks = trainer_for(tiny(*words))
+        trainer.__class__ = Watching
+        trainer.run(tasks)
+    _, second, third = begun
+    first = train_gan(tiny("tasks=[{name: discs, data: 'shapes:discs', limit: 24}]", out="first"), "test")
+    left = read_tensors(first.folder.state_files()[-1])[0]
+    assert len(second) > 10
+    for key in second:
+        assert torch.equal(second[key], third[key])
+        assert torch.equal(second[key], left[f"network/discriminator32/{key}"])
+    last = trainer.networks["discriminator32"].state_dict()
+    assert not all(torch.equal(second[key], last[key]) for key in second)
 
 
 def test_a_further_task_leaves_a_finished_run_as_it_was(tiny):
