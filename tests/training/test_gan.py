@@ -329,6 +329,17 @@ def test_restarting_discriminators_begin_every_later_task_as_the_first_left_them
     assert not all(torch.equal(second[key], last[key]) for key in second)
 
 
+def test_a_task_that_starts_from_the_first_in_all_networks_does_not_depend_on_those_between(tiny):
+    word = "method={name: eft, discriminator: restart, init: discs}"
+    third = train_gan(tiny(word, FURTHER, out="third"), "test")
+    two = "tasks=[{name: discs, data: 'shapes:discs', limit: 24}, {name: stripes, data: 'shapes:stripes', limit: 24}]"
+    second = train_gan(tiny(word, two, out="second"), "test")
+    files = [third.folder.task_file(2, "stripes"), second.folder.task_file(1, "stripes")]
+    late, early = (read_tensors(path)[0] for path in files)
+    assert late.keys() == early.keys()
+    assert all(torch.equal(late[key], early[key]) for key in late)
+
+
 def test_a_further_task_leaves_a_finished_run_as_it_was(tiny):
     run = train_gan(tiny(), "test")
     before = digests(run.folder.path)
