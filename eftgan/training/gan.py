@@ -52,9 +52,9 @@ class GanTraining:
     steps: Annotated[Count | None, Doc("optimizer steps per task")] = None
     epochs: Annotated[Positive | None, Doc("passes over a task's images, where steps is not given")] = None
     learning_rate: Annotated[Positive, Doc("of Adam, for generator and discriminators")] = 2e-4
-    decay: Annotated[
-        float, Field(ge=0, le=1), Doc("the last part of a task's steps, in which the learning rate falls to 0; 0: none")
-    ] = 0.0
+    decay: Annotated[Share, Doc("the last part of a task's steps, in which the learning rate falls to 0; 0: none")] = (
+        0.0
+    )
     betas: Annotated[tuple[Share, Share], Doc("of Adam")] = (0.5, 0.999)
     ema_decay: Annotated[Share, Doc("of the averaged generator that samples come from")] = 0.999
     recalibration: Annotated[
