@@ -1,4 +1,4 @@
-"""The GAN's losses, from logits: non-saturating logistic (Goodfellow et al. 2014) and colour consistency."""
+"""The GAN's losses, from logits: non-saturating logistic (Goodfellow et al. 2014), R1, and colour consistency."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ def discriminator_loss(real_logits: Tensor, fake_logits: Tensor) -> Tensor:
 def generator_loss(fake_logits: Tensor) -> Tensor:
     """-log D(fake), a mean over the batch: its gradient does not vanish where D is sure."""
     return F.softplus(-fake_logits).mean()
+
+
+def gradient_penalty(real_logits: Tensor, real_images: Tensor) -> Tensor:
+    """R1 (Mescheder et al. 2018): half the squared gradient of D's logit by each real image (B, C, H, W), averaged."""
+    (gradient,) = torch.autograd.grad(real_logits.sum(), real_images, create_graph=True)
+    return gradient.square().sum(dim=(1, 2, 3)).mean() / 2
 
 
 def colour_consistency(coarse_images: Tensor, fine_images: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ from harness import TRAIN, UNDISTURBED, Ended, differences, everything
 from eftgan.tensors import read_tensors
 
 SITE = Path(__file__).parent / "site"
-TWO = [*TRAIN[:-2], "training.batch=2", "training.accumulation=2", "evaluation.features=none", *TRAIN[-1:]]
+SMALL = ["training.batch=2", "training.accumulation=2", "training.r1=1", "evaluation.features=none"]
+TWO = [*TRAIN[:-2], *SMALL, *TRAIN[-1:]]
 
 
 def torchrun(command: list[str], cwd: Path, plan: Plan = UNDISTURBED) -> Ended:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from eftgan.adapters import shared_state, task_state
+from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
 from eftgan.experiment import build_networks, open_tasks
 from eftgan.files import file_digest
@@ -18,6 +19,7 @@ from eftgan.training.checkpoint import RunFolder
 from eftgan.training.ema import Ema
 from eftgan.training.gan import GENERATOR, GanTrainer
 from eftgan.training.launch import make_accelerator
+from eftgan.training.losses import gradient_penalty
 from eftgan.training.stopping import Stopped
 
 FURTHER = "tasks+={name: stripes, data: 'shapes:stripes', limit: 24}"
@@ -219,6 +221,17 @@ def test_the_learning_rates_fall_over_the_last_part_of_every_task(tiny, decay, s
         assert [each[role] for each in rates] == pytest.approx(wanted)
 
 
+def test_the_r1_penalty_flattens_the_discriminators_where_the_real_images_are(tiny):
+    slopes = {}
+    for strength in (0, 100):
+        trainer, tasks = trainer_for(tiny(f"training.r1={strength}", "training.steps=48", out=f"r1-{strength}"))
+        trainer.run(tasks[:1])
+        real = torch.stack([tasks[0].images[i] for i in range(24)])
+        real = centre_crop(real, 32).float().div(127.5).sub(1).requires_grad_()
+        slopes[strength] = gradient_penalty(trainer.networks["discriminator32"](real), real).item()
+    assert slopes[100] < 0.7 * slopes[0]
+
+
 def test_separate_networks_have_no_later_rate(tiny):
     with pytest.raises(UserError, match=r"method.later_rate: separate trains every task as a first one"):
         tiny("method={name: separate, later_rate: 2}")
@@ -267,9 +280,9 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
 
 
 @pytest.mark.parametrize(
-    "word", [*map(method_word, ("ewc", "mergan", "joint", "separate")), RESTART, "training.decay=0.8"]
+    "word", [*map(method_word, ("ewc", "mergan", "joint", "separate")), RESTART, "training.decay=0.8", "training.r1=1"]
 )
-def test_memory_and_falling_rates_survive_a_stop_to_the_same_bits(tiny, word):
+def test_memory_rates_and_lazy_penalties_survive_a_stop_to_the_same_bits(tiny, word):
     words = (word,)
     whole = train_gan(tiny(*words, out="whole"), "test")
     trainer, tasks = trainer_for(tiny(*words, out="run"))

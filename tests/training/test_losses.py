@@ -5,7 +5,13 @@ from math import log
 import pytest
 import torch
 
-from eftgan.training.losses import colour_consistency, discriminator_loss, generator_loss, pixel_statistics
+from eftgan.training.losses import (
+    colour_consistency,
+    discriminator_loss,
+    generator_loss,
+    gradient_penalty,
+    pixel_statistics,
+)
 
 
 def test_logistic_losses_at_known_probabilities():
@@ -24,6 +30,18 @@ def test_losses_stay_finite_and_keep_their_gradient_where_the_discriminator_is_s
     assert loss.item() == 1000
     assert fake.grad.item() == -1
     assert discriminator_loss(torch.tensor([-1000.0]), torch.tensor([1000.0])).item() == 2000
+
+
+def test_gradient_penalty_of_a_linear_and_a_quadratic_discriminator():
+    images = torch.tensor([[1.0, 2.0], [3.0, 0.0]]).view(2, 1, 1, 2).requires_grad_()
+    weight = torch.tensor([3.0, 4.0], requires_grad=True)
+    linear = (images.flatten(1) * weight).sum(dim=1)
+    penalty = gradient_penalty(linear, images)
+    assert penalty.item() == (3**2 + 4**2) / 2  # the same gradient at every image
+    penalty.backward()
+    assert weight.grad.tolist() == [3, 4]  # the penalty teaches the discriminator
+    quadratic = images.flatten(1).square().sum(dim=1)  # its gradient is 2 x
+    assert gradient_penalty(quadratic, images).item() == ((4 + 16) / 2 + 36 / 2) / 2
 
 
 def test_pixel_statistics_by_hand():
