@@ -9,6 +9,8 @@ from typing_extensions import Doc
 
 from eftgan.adapters import PARTS, AdapterConfig, task_names, task_state
 from eftgan.adapters.bank import Part
+from eftgan.config import Positive
+from eftgan.errors import UserError
 from eftgan.methods.base import Batch, Method, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
 from eftgan.methods.heads import CLASSIFIER, state_of_others
@@ -32,10 +34,18 @@ class Eft(Method):
             "later task begins with those of the first"
         ),
     ] = "eft"
+    discriminator_rate: Annotated[
+        Positive, Doc("tasks after the first: learning rate of whole discriminators, as a multiple of the training's")
+    ] = 1.0
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
     margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = None
 
     def __post_init__(self) -> None:
+        if self.discriminator == "eft" and self.discriminator_rate != 1.0:
+            raise UserError(
+                "method.discriminator_rate is for whole discriminators (discriminator: full or restart); later_rate "
+                "serves discriminators with transforms"
+            )
         self.restarts: dict[str, dict[str, Tensor]] = {}  # by role, the state that every later task begins with
 
     @property
@@ -63,7 +73,9 @@ class Eft(Method):
         return not self._adapts(role) or (first and self.base == "train")
 
     def rate(self, role: str, first: bool) -> float:
-        return super().rate(role, first) if self._adapts(role) else 1.0
+        if self._adapts(role):
+            return super().rate(role, first)
+        return 1.0 if first else self.discriminator_rate
 
     def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
         if role != CLASSIFIER or self.margin is None:

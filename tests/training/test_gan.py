@@ -191,6 +191,7 @@ def test_the_optimizers_see_only_the_new_task(tiny):
     [
         ("name: eft", [1e-3, 1e-3, 5e-3, 5e-3]),
         ("name: eft, discriminator: full", [1e-3, 1e-3, 5e-3, 1e-3]),
+        ("name: eft, discriminator: full, discriminator_rate: 2", [1e-3, 1e-3, 5e-3, 2e-3]),
         ("name: finetune", [1e-3, 1e-3, 5e-3, 5e-3]),
     ],
 )
@@ -385,6 +386,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_state(t
         (["training.steps=null"], "how long"),
         (["training.mixed_precision=fp8"], "mixed_precision"),
         (["method.name=etf"], "eft"),
+        (["method={name: eft, discriminator_rate: 2}"], "discriminator: full or restart"),
     ],
 )
 def test_bad_experiments_are_refused_before_anything_is_written(tiny, tmp_path, words, message):
