@@ -42,7 +42,7 @@ from eftgan.training.trainer import Trainer
 from eftgan.training.turns import Turns
 
 GENERATOR = "generator"
-PENALTY_EVERY = 4  # lazy regularisation (Karras et al. 2020): as good as every step, at a fraction of its cost
+PENALTY_EVERY = 4  # batches: lazy regularisation (Karras et al. 2020), a fraction of the cost of every batch
 
 
 @dataclass(frozen=True)
