@@ -20,7 +20,7 @@ from tqdm import tqdm
 from typing_extensions import Doc
 
 from eftgan.adapters import select_task, using_task
-from eftgan.config import Count, Positive, Share
+from eftgan.config import Count, NonNegative, Positive, Share
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
@@ -65,7 +65,7 @@ class GanTraining:
     mixed_precision: Annotated[Literal["no", "fp16", "bf16"], Doc("where the device has it")] = "no"
     sync_batchnorm: Annotated[bool, Doc("BatchNorm over the batches of all processes (GPUs only)")] = False
     diffaugment: Annotated[tuple[Literal["color", "translation", "cutout"], ...], Doc("augmentations; [] is off")] = ()
-    r1: Annotated[float, Field(ge=0), Doc("strength of the R1 penalty on the discriminators' gradients; 0: none")] = 0.0
+    r1: Annotated[NonNegative, Doc("strength of the R1 penalty on the discriminators' gradients; 0: none")] = 0.0
     workers: Annotated[int, Field(ge=0, le=64), Doc("loader processes")] = 0
     log_every_steps: Annotated[Count, Doc("how often losses are shown and sent to the trackers")] = 10
     snapshot_every_steps: Annotated[int, Field(ge=0), Doc("how often sample grids are drawn; 0: at the end only")] = 0

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from eftgan.adapters import shared_state, task_state
-from eftgan.data.transforms import centre_crop
+from eftgan.data.transforms import centre_crop, multiscale
 from eftgan.errors import UserError
 from eftgan.experiment import build_networks, open_tasks
 from eftgan.files import file_digest
@@ -227,8 +227,9 @@ def test_the_r1_penalty_flattens_the_discriminators_where_the_real_images_are(ti
     for strength in (0, 100):
         trainer, tasks = trainer_for(tiny(f"training.r1={strength}", "training.steps=48", out=f"r1-{strength}"))
         trainer.run(tasks[:1])
-        real = torch.stack([tasks[0].images[i] for i in range(24)])
-        real = centre_crop(real, 32).float().div(127.5).sub(1).requires_grad_()
+        images = torch.stack([tasks[0].images[i] for i in range(24)])
+        (real,) = multiscale(centre_crop(images, 32), [32])
+        real.requires_grad_()
         slopes[strength] = gradient_penalty(trainer.networks["discriminator32"](real), real).item()
     assert slopes[100] < 0.7 * slopes[0]
 
