@@ -23,9 +23,10 @@ from eftgan.files import file_digest, write_json
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.names import NEAREST
 from eftgan.reports.write import write_report
+from eftgan.runfolder import RunFolder
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
-from eftgan.training.checkpoint import RunFolder, below, read_task
+from eftgan.training.checkpoint import below, read_task
 from eftgan.training.classifier import ClassifierTrainer, check_head
 from eftgan.training.launch import make_accelerator
 

@@ -24,8 +24,8 @@ from eftgan.files import file_digest, write_json, write_text
 from eftgan.methods import AnyMethod, Eft, Method
 from eftgan.models.stackgan import Discriminator, Generator, StackGanConfig, init_weights
 from eftgan.names import INITS, NEAREST
+from eftgan.runfolder import RunFolder
 from eftgan.scores import read_scores
-from eftgan.training.checkpoint import RunFolder
 from eftgan.training.gan import GENERATOR, GanTask, GanTraining
 
 

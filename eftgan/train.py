@@ -13,9 +13,9 @@ from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder, start_of
 from eftgan.names import NEAREST
 from eftgan.reports.write import write_report
+from eftgan.runfolder import RunFolder
 from eftgan.runs import GanRun
 from eftgan.scoring import RunScorer, score_growth, statistics_folder
-from eftgan.training.checkpoint import RunFolder
 from eftgan.training.gan import GanTask, GanTrainer
 from eftgan.training.launch import make_accelerator
 

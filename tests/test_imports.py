@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LEAVES = {"config", "scores", "errors", "files", "names", "progress", "tensors"}
+LEAVES = {"config", "scores", "errors", "files", "names", "progress", "runfolder", "tensors"}
 LIBRARY = LEAVES | {"adapters", "models", "data", "methods"}
 PARTS = LIBRARY | {"training", "evaluation", "reports"}
 # The modules above the parts: each may import those of the rows before it.

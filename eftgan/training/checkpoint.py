@@ -1,17 +1,8 @@
-"""A run's folder: exact resume states, shared weights, task files. Safetensors and JSON only, written atomically.
-
-run.json  config.yaml  scores.jsonl  report.html
-shared.safetensors            theta, once (methods that freeze it)
-tasks/02-birds.safetensors    tau_t; or the whole generator, where theta goes on changing ("kind": "full")
-state/00003000.safetensors    everything that training needs to go on; the last two are kept
-samples/after-02-birds/01-cats.png
-"""
+"""Exact resume states, shared weights and task files: safetensors and JSON only, written atomically."""
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -25,8 +16,8 @@ from eftgan.adapters import fingerprint, load_task, shared_state
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.transforms import widened
 from eftgan.errors import UserError
-from eftgan.files import remove_leftovers
 from eftgan.methods import Method, Networks
+from eftgan.runfolder import RunFolder
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
 STATES_KEPT = 2
@@ -34,99 +25,37 @@ TASK_FORMAT = "eftgan-run-task-1"
 SHARED_FORMAT = "eftgan-run-shared-1"
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """Where a run keeps its files."""
+def save_state(folder: RunFolder, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
+    """Write a resume state; older ones than the last two go."""
+    path, text = folder.path / "state" / f"{number:08d}.safetensors", json.dumps(facts)
+    write_tensors(path, tensors, {"facts": text, "digest": _state_digest(tensors, text)})
+    drop_old_states(folder)
+    return path
 
-    path: Path
 
-    @property
-    def config(self) -> Path:
-        return self.path / "config.yaml"
+def drop_old_states(folder: RunFolder) -> None:
+    """Keep the last two."""
+    for old in folder.state_files()[:-STATES_KEPT]:
+        old.unlink(missing_ok=True)
 
-    @property
-    def facts(self) -> Path:
-        return self.path / "run.json"
 
-    @property
-    def scores(self) -> Path:
-        return self.path / "scores.jsonl"
-
-    @property
-    def shared(self) -> Path:
-        return self.path / "shared.safetensors"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
-
-    @property
-    def samples(self) -> Path:
-        return self.path / "samples"
-
-    def task_file(self, index: int, name: str) -> Path:
-        return self.path / "tasks" / f"{index + 1:02d}-{name}.safetensors"
-
-    def sample_grid(self, tasks: list[str], after: int, tested: int) -> Path:
-        folder = f"after-{after + 1:02d}-{tasks[after]}"
-        return self.samples / folder / f"{tested + 1:02d}-{tasks[tested]}.png"
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder against a second writer; the lock ends with the process, however it ends."""
+def load_state(folder: RunFolder) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The newest whole state; a damaged one is passed over with a warning."""
+    files = folder.state_files()
+    for path in reversed(files):
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = open(self.path / ".lock", "a+")  # noqa: SIM115
-        except OSError as error:
-            raise UserError(f"{self.path}: the run folder cannot be written ({error.strerror})") from error
-        with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                handle.seek(0)
-                raise UserError(
-                    f"{self.path}: another process (id {handle.read().strip() or 'unknown'}) is writing this run; "
-                    "wait for it or choose another out="
-                ) from error
-            with contextlib.suppress(OSError):  # on a full disk the lock holds all the same
-                handle.truncate(0)
-                os.write(handle.fileno(), str(os.getpid()).encode())
-            remove_leftovers(self.path)
-            yield
-
-    def save_state(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> Path:
-        """Write a resume state; older ones than the last two go."""
-        path, text = self.path / "state" / f"{number:08d}.safetensors", json.dumps(facts)
-        write_tensors(path, tensors, {"facts": text, "digest": _state_digest(tensors, text)})
-        self.drop_old_states()
-        return path
-
-    def drop_old_states(self) -> None:
-        """Keep the last two."""
-        for old in self.state_files()[:-STATES_KEPT]:
-            old.unlink(missing_ok=True)
-
-    def state_files(self) -> list[Path]:
-        """Resume states, oldest first."""
-        return sorted((self.path / "state").glob("[0-9]*.safetensors"))
-
-    def load_state(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The newest whole state; a damaged one is passed over with a warning."""
-        files = self.state_files()
-        for path in reversed(files):
-            try:
-                tensors, metadata = read_tensors(path)
-                if _state_digest(tensors, metadata.get("facts", "")) != metadata.get("digest"):
-                    raise UserError(f"{path}: its content does not match its digest")
-                return tensors, json.loads(metadata["facts"])
-            except (UserError, KeyError, ValueError) as error:
-                warnings.warn(f"skipped a damaged resume state: {error}", stacklevel=2)
-        if files:
-            raise UserError(
-                f"{self.path / 'state'}: none of the resume states is whole ({', '.join(p.name for p in files)}); "
-                "put a copy back, or remove that folder to train again from the first task"
-            )
-        return None
+            tensors, metadata = read_tensors(path)
+            if _state_digest(tensors, metadata.get("facts", "")) != metadata.get("digest"):
+                raise UserError(f"{path}: its content does not match its digest")
+            return tensors, json.loads(metadata["facts"])
+        except (UserError, KeyError, ValueError) as error:
+            warnings.warn(f"skipped a damaged resume state: {error}", stacklevel=2)
+    if files:
+        raise UserError(
+            f"{folder.path / 'state'}: none of the resume states is whole ({', '.join(p.name for p in files)}); "
+            "put a copy back, or remove that folder to train again from the first task"
+        )
+    return None
 
 
 def _state_digest(tensors: Mapping[str, Tensor], facts: str) -> str:
@@ -169,7 +98,7 @@ def save_training(
         if role in optimizers:
             tensors |= with_prefix(f"optimizer/{role}", _optimizer_tensors(optimizers[role], network))
     layouts = {role: task_layout(network) for role, network in networks.items()}
-    return folder.save_state(progress.number, tensors, {"progress": asdict(progress), "layouts": layouts})
+    return save_state(folder, progress.number, tensors, {"progress": asdict(progress), "layouts": layouts})
 
 
 def restore_networks(
@@ -179,7 +108,7 @@ def restore_networks(
 
     widen: the networks' transforms may have wider groups than the state's.
     """
-    found = folder.load_state()
+    found = load_state(folder)
     if found is None:
         return Progress(), None
     tensors, facts = found

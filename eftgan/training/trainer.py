@@ -11,8 +11,9 @@ from eftgan.adapters import select_task
 from eftgan.errors import UserError
 from eftgan.methods import Method, Probe
 from eftgan.methods.base import seen_tasks
+from eftgan.runfolder import RunFolder
 from eftgan.tensors import tensors_digest
-from eftgan.training.checkpoint import Progress, RunFolder, restore_networks, save_training, write_task
+from eftgan.training.checkpoint import Progress, drop_old_states, restore_networks, save_training, write_task
 from eftgan.training.stopping import Stopped, StopSignal
 
 
@@ -41,7 +42,7 @@ class Trainer:
                 with self._stop.at_once(f"stopped after task {name!r}; its files are whole"):
                     self.after_task(index)
         if self.accelerator.is_main_process:
-            self.folder.drop_old_states()  # a kill between writing the last state and this leaves one too many
+            drop_old_states(self.folder)  # a kill between writing the last state and this leaves one too many
 
     def restore(self, names: Sequence[str]) -> dict[str, Tensor] | None:
         """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""

@@ -18,10 +18,11 @@ from eftgan.data.lmdb import LmdbImages, write_lmdb
 from eftgan.errors import UserError
 from eftgan.experiment import GanExperiment
 from eftgan.names import TASK_NAME, check_task_name
+from eftgan.runfolder import RunFolder
 from eftgan.runs import GanRun
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
-from eftgan.training.checkpoint import RunFolder, read_task
+from eftgan.training.checkpoint import load_state, read_task
 from eftgan.training.gan import GENERATOR
 
 fuzzing = settings(
@@ -190,11 +191,11 @@ def test_task_files(trained, tmp_path_factory, harm):
 @given(harm=damage())
 def test_states(trained, tmp_path_factory, harm):
     place = tmp_path_factory.mktemp("states")
-    whole = RunFolder(trained).load_state()
+    whole = load_state(RunFolder(trained))
     (place / "state").mkdir()
     path = RunFolder(trained).state_files()[-1]
     (place / "state" / path.name).write_bytes(harm(path.read_bytes()))
     with contextlib.suppress(UserError):
-        tensors, facts = RunFolder(place).load_state()
+        tensors, facts = load_state(RunFolder(place))
         assert facts == whole[1]
         assert tensors_digest(tensors) == tensors_digest(whole[0])

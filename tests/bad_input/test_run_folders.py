@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from eftgan.runfolder import RunFolder
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
-from eftgan.training.checkpoint import RunFolder
+from eftgan.training.checkpoint import load_state, save_state
 
 SAMPLE = ["sample", "run", "--out", "x.png"]
 
@@ -95,13 +96,13 @@ def test_a_flipped_bit_in_a_task_file_is_noticed(call, run):
     call.refuses("does not match its digest", "eftgan", *SAMPLE)
 
 
-def save_state(run: Path, change) -> None:
+def change_state(run: Path, change) -> None:
     """The newest state again, with its digest right and its content changed."""
     folder = RunFolder(run)
-    tensors, facts = folder.load_state()
+    tensors, facts = load_state(folder)
     number = int(folder.state_files()[-1].stem)
     facts = change(tensors, facts) or facts
-    folder.save_state(number, tensors, facts)
+    save_state(folder, number, tensors, facts)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def save_state(run: Path, change) -> None:
     ],
 )
 def test_a_state_of_something_else_is_refused(call, run, change, message):
-    save_state(run, change)
+    change_state(run, change)
     call.train(message)
 
 
@@ -128,7 +129,7 @@ def test_a_state_whose_layout_names_other_tasks_is_refused(call, run):
         for layout in facts["layouts"].values():
             layout["rows"] = {name.replace("checks", "dogs"): row for name, row in layout["rows"].items()}
 
-    save_state(run, rename)
+    change_state(run, rename)
     call.train("do not lead there")
 
 

@@ -15,7 +15,7 @@ from eftgan.evaluation.accuracy import TIL, accuracies
 from eftgan.evaluation.task_inference import logits_by_task
 from eftgan.methods import Method
 from eftgan.methods.heads import CLASSIFIER
-from eftgan.training.checkpoint import RunFolder
+from eftgan.runfolder import RunFolder
 from eftgan.training.classifier import ClassifierTrainer, ClassifierTraining
 from eftgan.training.launch import make_accelerator
 from eftgan.training.selection import Schedule

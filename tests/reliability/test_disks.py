@@ -10,7 +10,8 @@ import pytest
 from faults import Plan
 from harness import differences
 
-from eftgan.training.checkpoint import RunFolder
+from eftgan.runfolder import RunFolder
+from eftgan.training.checkpoint import load_state
 
 
 def assert_one_message(code: int, err: str) -> None:
@@ -25,7 +26,7 @@ def test_a_disk_that_is_full_from_some_point_on_stops_the_run_whole(server, refe
     ended = server.run(reference.command, tmp_path, Plan(steps[len(steps) // 2], "ENOSPC"))
     assert_one_message(ended.code, ended.err)
     assert "No space left" in ended.err
-    assert RunFolder(tmp_path / "run").load_state() is not None
+    assert load_state(RunFolder(tmp_path / "run")) is not None
     server.run_to_the_end(reference.command, tmp_path, [])
     assert differences(tmp_path, reference.after) == []
 
@@ -74,7 +75,7 @@ def test_a_small_disk_keeps_the_last_good_state(server, references, small_disk):
     ended = server.run(reference.command, small_disk)
     assert_one_message(ended.code, ended.err)
     assert "No space left" in ended.err
-    assert RunFolder(small_disk / "run").load_state() is not None
+    assert load_state(RunFolder(small_disk / "run")) is not None
     subprocess.run(["mount", "-o", "remount,size=16m", small_disk], check=True)
     server.run_to_the_end(reference.command, small_disk, [])
     assert differences(small_disk, reference.after) == []

@@ -12,10 +12,10 @@ from eftgan.data.transforms import centre_crop, multiscale
 from eftgan.errors import UserError
 from eftgan.experiment import build_networks, open_tasks
 from eftgan.files import file_digest
+from eftgan.runfolder import RunFolder
 from eftgan.runs import GanRun
 from eftgan.tensors import read_tensors
 from eftgan.train import train_gan
-from eftgan.training.checkpoint import RunFolder
 from eftgan.training.ema import Ema
 from eftgan.training.gan import GENERATOR, GanTrainer
 from eftgan.training.launch import make_accelerator

@@ -1,0 +1,83 @@
+"""Where a run keeps its files, for those who train and those who report: needs no torch.
+
+run.json  config.yaml  scores.jsonl  report.html
+shared.safetensors            theta, once (methods that freeze it)
+tasks/02-birds.safetensors    tau_t; or the whole generator, where theta goes on changing ("kind": "full")
+state/00003000.safetensors    everything that training needs to go on; the last two are kept
+samples/after-02-birds/01-cats.png
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from eftgan.errors import UserError
+from eftgan.files import remove_leftovers
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps its files."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def facts(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def scores(self) -> Path:
+        return self.path / "scores.jsonl"
+
+    @property
+    def shared(self) -> Path:
+        return self.path / "shared.safetensors"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / "samples"
+
+    def task_file(self, index: int, name: str) -> Path:
+        return self.path / "tasks" / f"{index + 1:02d}-{name}.safetensors"
+
+    def sample_grid(self, tasks: list[str], after: int, tested: int) -> Path:
+        folder = f"after-{after + 1:02d}-{tasks[after]}"
+        return self.samples / folder / f"{tested + 1:02d}-{tasks[tested]}.png"
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against a second writer; the lock ends with the process, however it ends."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = open(self.path / ".lock", "a+")  # noqa: SIM115
+        except OSError as error:
+            raise UserError(f"{self.path}: the run folder cannot be written ({error.strerror})") from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                handle.seek(0)
+                raise UserError(
+                    f"{self.path}: another process (id {handle.read().strip() or 'unknown'}) is writing this run; "
+                    "wait for it or choose another out="
+                ) from error
+            with contextlib.suppress(OSError):  # on a full disk the lock holds all the same
+                handle.truncate(0)
+                os.write(handle.fileno(), str(os.getpid()).encode())
+            remove_leftovers(self.path)
+            yield
+
+    def state_files(self) -> list[Path]:
+        """Resume states, oldest first."""
+        return sorted((self.path / "state").glob("[0-9]*.safetensors"))
