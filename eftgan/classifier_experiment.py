@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -11,6 +12,7 @@ from typing_extensions import Doc
 
 from eftgan.config import Count
 from eftgan.data.pixels import Pixels
+from eftgan.data.sequences import recorded_path
 from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of
 from eftgan.data.streams import stream_seed
 from eftgan.errors import UserError
@@ -18,6 +20,7 @@ from eftgan.experiment import Adapters, check_inits, refuse_differences
 from eftgan.methods import AnyMethod, Eft
 from eftgan.methods.heads import CLASSIFIER
 from eftgan.models import build_classifier, head_name
+from eftgan.runfolder import RunFolder
 from eftgan.training.classifier import ClassifierTraining
 
 
@@ -107,23 +110,39 @@ def build_network(experiment: ClassifierExperiment, classes: int, *, pretrained:
 
 
 def open_classes(experiment: ClassifierExperiment) -> list[LabelledTask]:
-    """The tasks with their images opened and checked, before anything is trained."""
+    """The tasks; the images that training will read are opened and checked, before anything is trained.
+
+    Those of finished tasks are left alone unless the method trains on them: an earlier set may be gone.
+    """
+    folder, names, method = RunFolder(Path(experiment.out)), experiment.task_names, experiment.method
+    finished, known = folder.finished(names), folder.read_classes()
+    needed = {task for last in range(len(finished), len(names)) for task in method.trains_on(names[: last + 1])}
     tasks = labelled_tasks(
-        experiment.class_sources,
+        [
+            dataclasses.replace(source, data=recorded_path(source.data, folder.data_records().get(source.name)))
+            for source in experiment.class_sources
+        ],
         size=experiment.network.size,
         seed=experiment.seed if experiment.shuffle_classes else None,
         limit=experiment.limit,
+        known={name: classes for name, classes in known.items() if name not in needed},
     )
     check_inits(experiment.method, [(task.name, None) for task in tasks])
     for task in tasks:
-        for part, images in (("training", task.train), ("test", task.test)):
-            counts = torch.bincount(images.targets, minlength=len(task.classes)).tolist()
-            missing = [name for name, count in zip(task.classes, counts, strict=True) if count == 0]
-            if missing:
-                raise UserError(f"task {task.name}: class {missing[0]!r} has no {part} images")
-        if len(task.train) < experiment.training.batch:
-            raise UserError(
-                f"task {task.name}: {len(task.train)} training images are fewer than one step takes "
-                f"({experiment.training.batch}); lower training.batch"
-            )
+        if task.name in needed or task.name not in known:
+            check_images(task, experiment.training.batch)
     return tasks
+
+
+def check_images(task: LabelledTask, batch: int) -> None:
+    """Refuse a task with a class without images, or with fewer training images than one step takes."""
+    for part, images in (("training", task.train), ("test", task.test)):
+        counts = torch.bincount(images.targets, minlength=len(task.classes)).tolist()
+        missing = [name for name, count in zip(task.classes, counts, strict=True) if count == 0]
+        if missing:
+            raise UserError(f"task {task.name}: class {missing[0]!r} has no {part} images")
+    if len(task.train) < batch:
+        raise UserError(
+            f"task {task.name}: {len(task.train)} training images are fewer than one step takes ({batch}); "
+            "lower training.batch"
+        )

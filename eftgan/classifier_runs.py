@@ -3,15 +3,16 @@
 import contextlib
 import dataclasses
 import functools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import load_shared, shared_state, task_state
+from eftgan.adapters import shared_state, task_state
 from eftgan.classifier_experiment import ClassifierExperiment, build_network, open_classes
+from eftgan.data.collection import WithoutLabels
+from eftgan.data.sequences import data_record
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import CIL, TIL, accuracies, accuracy_matrix, average_over_seen, chunks
@@ -26,7 +27,7 @@ from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
-from eftgan.training.checkpoint import below, read_task
+from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.classifier import ClassifierTrainer, check_head
 from eftgan.training.launch import make_accelerator
 
@@ -39,8 +40,7 @@ class ClassifierRun(SavedRun):
     @property
     def classes(self) -> dict[str, list[str]]:
         """Names of the classes of every task, in the order of its head's outputs."""
-        path = classes_file(self.folder)
-        return json.loads(path.read_text()) if path.is_file() else {}
+        return self.folder.read_classes()
 
     @functools.cached_property
     def labelled(self) -> list[LabelledTask]:
@@ -52,8 +52,7 @@ class ClassifierRun(SavedRun):
         network = build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
         indices = [after]
         if self.folder.shared.exists():
-            tensors, _ = read_tensors(self.folder.shared)
-            load_shared(network, below(CLASSIFIER, tensors))
+            read_shared(self.folder, {CLASSIFIER: network})
             indices = range(after + 1)
         for index in indices:
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network)
@@ -92,10 +91,6 @@ class ClassifierRun(SavedRun):
         ])  # fmt: skip
 
 
-def classes_file(folder: RunFolder) -> Path:
-    return folder.path / "classes.json"
-
-
 def note_classes(run: ClassifierRun, tasks: list[LabelledTask]) -> None:
     """Write down the tasks' classes; refuse data that has others than the run was started with."""
     before, now = run.classes, {task.name: task.classes for task in tasks}
@@ -105,7 +100,7 @@ def note_classes(run: ClassifierRun, tasks: list[LabelledTask]) -> None:
                 f"{run.folder.path}: task {name} has the classes {', '.join(classes)}, the data has "
                 f"{', '.join(now[name])}; use the data that the run was started with"
             )
-    write_json(classes_file(run.folder), before | now)
+    write_json(run.folder.classes, before | now)
 
 
 class ClassifierScorer:
@@ -117,20 +112,31 @@ class ClassifierScorer:
     def score(self, through: int, record: dict[str, float]) -> None:
         """Append the lines of one task, unless they are there: accuracies on all seen tasks, growth, seconds.
 
-        Lines of other weights than those of now, from a training before this one, do not count.
+        Lines of other weights than those of now, from a training before this one, do not count. A task whose test
+        images are gone is left out. `record` is empty where the task's training was not seen.
         """
         name = self.run.tasks[through]
         weights = file_digest(self.run.folder.task_file(through, name))
-        last = ("seconds", name, weights)
-        if last in {(s.metric, s.tested_on, s.details.get("weights")) for s in read_scores(self.run.folder.scores)}:
+        known = {(line.trained_through, line.details.get("weights")) for line in read_scores(self.run.folder.scores)}
+        if (name, weights) in known:  # all lines of a task are written at once
             return
         model = self.run.classifier(through).to(self.device)
         for task in self.run.labelled[: through + 1]:
             check_head(model, task)
-        lines = [line for tested in range(through + 1) for line in self._accuracies(model, through, tested)]
-        lines.append(self._seconds(through, record))
+        there = [tested for tested in range(through + 1) if self._has_images(tested)]
+        lines = [line for tested in there for line in self._accuracies(model, through, tested)]
+        if record:
+            lines.append(self._seconds(through, record))
         lines = [dataclasses.replace(line, details=line.details | {"weights": weights}) for line in lines]
         append_scores(self.run.folder.scores, [self._growth(model, through), *lines])
+
+    def _has_images(self, tested: int) -> bool:
+        """Whether the task's test images can be read; a line says why not."""
+        try:
+            return len(self.run.labelled[tested].test) > 0
+        except UserError as error:
+            print(f"{self.run.tasks[tested]}: not measured: {error}")
+            return False
 
     def _accuracies(self, model: nn.Module, through: int, tested: int) -> list[Score]:
         seen, test = self.run.tasks[: through + 1], self.run.labelled[tested].test
@@ -198,11 +204,16 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
     )
     tasks, start = open_classes(experiment), start_of(experiment)
     network = build_network(experiment, len(tasks[0].classes))
-    wanted = experiment.task_names if experiment.method.init == NEAREST else []
-    nearest = nearest_earlier({task.name: task.train for task in tasks}, wanted, experiment.network.size)
+    known = folder.read_facts().get("nearest", {})
+    wanted = (
+        [name for name in experiment.task_names[1:] if name not in known] if experiment.method.init == NEAREST else []
+    )
+    images = {task.name: WithoutLabels(task.train) for task in tasks} if wanted else {}
+    nearest = nearest_earlier(images, wanted, experiment.network.size)
     with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
-            start_folder(experiment, folder, CLASSIFIER, command, nearest=nearest)
+            data = {source.name: data_record(source.data) for source in experiment.sources}
+            start_folder(experiment, folder, CLASSIFIER, command, data, nearest)
             for task, found in nearest.items():
                 print(f"task {task} starts from {found}")
             note_classes(ClassifierRun(folder.path), tasks)
@@ -214,7 +225,7 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
 
         def after_task(index: int) -> None:
             if accelerator.is_main_process:
-                ClassifierScorer(run, accelerator.device).score(index, trainer.records[run.tasks[index]])
+                ClassifierScorer(run, accelerator.device).score(index, trainer.records.get(run.tasks[index], {}))
                 write_report([folder.path], folder.report)
             accelerator.wait_for_everyone()
 
@@ -224,7 +235,8 @@ def train_classifier(experiment: ClassifierExperiment, command: str) -> Classifi
             method=experiment.method,
             options=experiment.training,
             pixels=experiment.pixels,
-            starts={task: found.task for task, found in nearest.items()},
+            starts={task: found["task"] for task, found in known.items()}
+            | {task: found.task for task, found in nearest.items()},
             seed=experiment.seed,
             folder=folder,
             start=start,

@@ -221,10 +221,10 @@ def add_info(commands) -> None:
 def info(args: argparse.Namespace) -> None:
     """Print what a run folder holds."""
     from eftgan.classifier_runs import ClassifierRun
-    from eftgan.reports.runs import read_info
+    from eftgan.runfolder import RunFolder
     from eftgan.runs import GanRun
 
-    kind = read_info(args.run / "run.json").get("kind")
+    kind = RunFolder(args.run).read_facts().get("kind")
     print((ClassifierRun if kind == "classifier" else GanRun)(args.run).describe())
 
 

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import nn
-from torch.utils.data import Dataset
 from typing_extensions import Doc
 
 from eftgan import __version__
 from eftgan.adapters import AdapterConfig
 from eftgan.config import FREE_KEYS, Count, Positive, dump, load, plain
-from eftgan.data.sequences import TaskSource, check_sequence
+from eftgan.data.collection import ImageCollection
+from eftgan.data.sequences import check_sequence, open_images, recorded_path
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.files import file_digest, write_json, write_text
@@ -97,7 +97,7 @@ class GanExperiment:
     title: Annotated[str | None, Doc("what reports call this run (default: the method's name)")] = None
 
     def __post_init__(self) -> None:
-        check_sequence(self.sources)
+        check_sequence(self.task_names)
         for task in self.tasks:
             if not any((task.steps, task.epochs, self.training.steps, self.training.epochs)):
                 raise UserError(f"task {task.name}: how long? Set training.steps or training.epochs")
@@ -112,10 +112,6 @@ class GanExperiment:
             raise UserError(f"start={self.start}: its adapters are others; group sizes may be its or multiples of them")
         if other.tasks[0] != self.tasks[0]:
             raise UserError(f"start={self.start}: its task is not the first of this sequence")
-
-    @property
-    def sources(self) -> list[TaskSource]:
-        return [TaskSource(task.name, task.data, task.limit) for task in self.tasks]
 
     @property
     def task_names(self) -> list[str]:
@@ -222,39 +218,74 @@ def build_generator(experiment: GanExperiment) -> Generator:
 
 
 def open_tasks(experiment: GanExperiment, processes: int) -> list[GanTask]:
-    """The sequence with its images opened and checked, before anything is trained."""
-    tasks, training = [], experiment.training
-    size = experiment.network.sizes[-1]
-    if processes > 1 and len(experiment.method.trains_on(experiment.task_names)) > 1:
+    """The sequence; the images that training will read are opened and checked, before anything is trained.
+
+    Those of finished tasks are left alone unless the method trains on them: an earlier collection may be gone.
+    """
+    method, names = experiment.method, experiment.task_names
+    if processes > 1 and len(method.trains_on(names)) > 1:
         raise UserError(
-            f"method.name: {experiment.method.name} trains the parts of several tasks in turn, which processes cannot "
+            f"method.name: {method.name} trains the parts of several tasks in turn, which processes cannot "
             "average; start it as one process"
         )
-    for task, source in zip(experiment.tasks, experiment.sources, strict=True):
-        images = source.open(size=size, seed=experiment.seed)
-        together = training.batch * processes * training.accumulation
-        if len(images) < together:
+    folder, together = RunFolder(Path(experiment.out)), experiment.training.batch * processes
+    together *= experiment.training.accumulation
+    tasks = [_gan_task(experiment, task, folder.data_records().get(task.name), together) for task in experiment.tasks]
+    finished = folder.finished(names)
+    if experiment.start is not None:
+        finished = finished or names[:1]
+    needed = {task for last in range(len(finished), len(names)) for task in method.trains_on(names[: last + 1])}
+    for task, config in zip(tasks, experiment.tasks, strict=True):
+        if task.name in needed and len(task.images) < together:
             raise UserError(
-                f"task {task.name}: {task.data} has {len(images)} images, fewer than one step takes ({together}); "
-                "lower training.batch"
+                f"task {task.name}: {config.data} has {len(task.images)} images, fewer than one step takes "
+                f"({together}); lower training.batch"
             )
-        tasks.append(GanTask(task.name, images, _steps(task, training, images, together), task.init))
     return tasks
 
 
-def _steps(task: TaskConfig, training: GanTraining, images: Dataset, together: int) -> int:
-    if task.steps or (training.steps and not task.epochs):
-        return task.steps or training.steps
-    return max(1, math.ceil((task.epochs or training.epochs) * len(images) / together))
+def _gan_task(experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None, together: int) -> GanTask:
+    training = experiment.training
+
+    def open_unchanged() -> ImageCollection:
+        images = open_task_images(experiment, task, record)
+        if record and record.get("digest", images.digest) != images.digest:
+            raise UserError(
+                f"task {task.name}: {recorded_path(task.data, record)} holds other images than this run was started "
+                f"with; put those back, or name where they are now: tasks.{experiment.tasks.index(task)}.data=PATH"
+            )
+        return images
+
+    def steps_for(images: ImageCollection) -> int:
+        if task.steps or (training.steps and not task.epochs):
+            return task.steps or training.steps
+        return max(1, math.ceil((task.epochs or training.epochs) * len(images) / together))
+
+    return GanTask(task.name, open_unchanged, steps_for, task.init)
+
+
+def open_task_images(
+    experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None = None
+) -> ImageCollection:
+    """A task's images; `record`: where the run found them when it started."""
+    path = recorded_path(task.data, record)
+    return open_images(path, size=experiment.network.sizes[-1], seed=experiment.seed, limit=task.limit)
 
 
 def start_folder(
-    experiment: Any, folder: RunFolder, kind: str, command: str, nearest: Mapping[str, Any] | None = None
+    experiment: Any,
+    folder: RunFolder,
+    kind: str,
+    command: str,
+    data: Mapping[str, Mapping[str, str]],
+    nearest: Mapping[str, Any] | None = None,
 ) -> None:
     """Write config.yaml and run.json, or check that the folder's earlier run is the same experiment.
 
-    nearest: by task, what `nearest_earlier` found where a task is to start from the nearest one.
+    data: by task or source, its `data_record`. nearest: by task, what `nearest_earlier` found where a task is to
+    start from the nearest one.
     """
+    known = folder.read_facts()
     if folder.config.exists():
         refuse_other_experiment(load(type(experiment), folder.config), experiment, folder)
     write_text(folder.config, dump(experiment))
@@ -265,13 +296,22 @@ def start_folder(
         "seed": experiment.seed,
         "tasks": experiment.task_names,
         "command": command,
+        "data": _data_facts(folder.data_records(), data),
         "versions": versions(),
     }
     if experiment.title:
         facts["title"] = experiment.title
-    if nearest:
-        facts["nearest"] = {task: asdict(found) for task, found in nearest.items()}
+    if nearest or known.get("nearest"):
+        facts["nearest"] = known.get("nearest", {}) | {task: asdict(found) for task, found in (nearest or {}).items()}
     write_json(folder.facts, facts)
+
+
+def _data_facts(
+    before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]
+) -> dict[str, Mapping[str, Any]]:
+    """Where every task's data is; what the run resolved before stays, whatever folder it is continued from."""
+    moved = {name: new for name, new in now.items() if before.get(name, {}).get("typed") != new["typed"]}
+    return {**before, **{name: {**before.get(name, {}), **new} for name, new in moved.items()}}
 
 
 def start_of(experiment: Any) -> RunFolder | None:
@@ -313,7 +353,9 @@ def refuse_other_experiment(before: Any, now: Any, folder: RunFolder) -> None:
         raise UserError(f"{folder.path}: this run has {length} tasks, the config {len(now.tasks)}; choose another out=")
     for key in {**old, **new}:
         top, *place = key.split(".")
-        further = top in ("tasks", "sources") and (int(place[0]) >= len(getattr(before, top)) or place[-1] == "take")
+        further = top in ("tasks", "sources") and (
+            int(place[0]) >= len(getattr(before, top)) or place[-1] in ("take", "data")
+        )
         if old.get(key) != new.get(key) and not further and not key.startswith(FREE_KEYS):
             raise UserError(
                 f"{folder.path}: holds a run with {key}={json.dumps(old.get(key))}, now it is "

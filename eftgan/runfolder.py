@@ -9,10 +9,12 @@ samples/after-02-birds/01-cats.png
 
 import contextlib
 import fcntl
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eftgan.errors import UserError
 from eftgan.files import remove_leftovers
@@ -78,6 +80,40 @@ class RunFolder:
             remove_leftovers(self.path)
             yield
 
+    @property
+    def classes(self) -> Path:
+        return self.path / "classes.json"
+
+    def read_classes(self) -> dict[str, list[str]]:
+        """A classifier's classes by task, in the order of the head's outputs."""
+        return json.loads(self.classes.read_text()) if self.classes.is_file() else {}
+
+    def finished(self, names: Sequence[str]) -> list[str]:
+        """The tasks, from the first on, whose files are there without a gap."""
+        there = [self.task_file(index, name).is_file() for index, name in enumerate(names)]
+        return list(names[: (*there, False).index(False)])
+
+    def read_facts(self) -> dict[str, Any]:
+        """What training wrote down about the run (run.json); nothing where the file is missing."""
+        if not self.facts.is_file():
+            return {}
+        try:
+            facts = json.loads(self.facts.read_text())
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.facts} is not valid JSON ({error}); restore or delete it") from error
+        tasks = facts.get("tasks", []) if isinstance(facts, dict) else None
+        if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
+            raise UserError(f"{self.facts} must hold a JSON object with a list of tasks; restore or delete it")
+        return facts
+
+    def data_records(self) -> dict[str, dict[str, Any]]:
+        """By task (a classifier's: by source), where its data is and what it held when the run started."""
+        records = self.read_facts().get("data")
+        return records if isinstance(records, dict) else {}
+
     def state_files(self) -> list[Path]:
         """Resume states, oldest first."""
-        return sorted((self.path / "state").glob("[0-9]*.safetensors"))
+        folder = self.path / "state"
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder}: a file stands where the run keeps its resume states; move it away")
+        return sorted(folder.glob("[0-9]*.safetensors"))

@@ -1,18 +1,18 @@
 """Run folders of GAN training, read back: the generator after any task, samples, grids."""
 
-import dataclasses
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import load_shared, merge_task
+from eftgan.adapters import merge_task
+from eftgan.data.collection import ImageCollection
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream
 from eftgan.data.transforms import centre_crop
-from eftgan.experiment import GanExperiment, SavedRun, build_generator
-from eftgan.tensors import read_tensors
-from eftgan.training.checkpoint import below, read_task
+from eftgan.errors import UserError
+from eftgan.experiment import GanExperiment, SavedRun, build_generator, open_task_images
+from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.gan import GENERATOR
 from eftgan.training.sampling import GRID_IMAGES, fixed_noise, generate
 
@@ -29,8 +29,7 @@ class GanRun(SavedRun):
         if not self.folder.shared.exists():
             read_task(self.folder, after, self.tasks[after], GENERATOR, generator)
             return generator.eval()
-        tensors, _ = read_tensors(self.folder.shared)
-        load_shared(generator, below(GENERATOR, tensors))
+        read_shared(self.folder, {GENERATOR: generator})
         for index, name in enumerate(self.tasks[: after + 1]):
             read_task(self.folder, index, name, GENERATOR, generator)
         return generator.eval()
@@ -58,7 +57,11 @@ class GanRun(SavedRun):
                 save_grid(images, self.folder.sample_grid(self.tasks, after, index), columns=4)
         real = self.folder.samples / "real" / f"{after + 1:02d}-{self.tasks[after]}.png"
         if is_due(real):
-            images = self.real_images(after)
+            try:
+                images = self.real_images(after)
+            except UserError as error:
+                print(f"no picture of real images is drawn: {error}")
+                return
             picked = torch.stack([images[i * len(images) // GRID_IMAGES] for i in range(GRID_IMAGES)])
             save_grid(centre_crop(picked, self.experiment.network.sizes[-1]), real, columns=4)
 
@@ -82,28 +85,10 @@ class GanRun(SavedRun):
     def data_of(self, index: int) -> str:
         return self.experiment.tasks[index].data
 
-    def real_images(self, index: int) -> "Images":
-        """The training images of a task."""
-        source = self.experiment.sources[index]
-        return Images(source.open(size=self.experiment.network.sizes[-1], seed=self.experiment.seed))
-
-
-@dataclasses.dataclass(frozen=True)
-class Images:
-    """A dataset's images without their labels."""
-
-    base: torch.utils.data.Dataset
-
-    @property
-    def digest(self) -> str:
-        return self.base.digest
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def __getitem__(self, index: int) -> Tensor:
-        item = self.base[index]
-        return item[0] if isinstance(item, tuple) else item
+    def real_images(self, index: int) -> ImageCollection:
+        """The training images of a task; a UserError where they are gone."""
+        task = self.experiment.tasks[index]
+        return open_task_images(self.experiment, task, self.folder.data_records().get(task.name))
 
 
 def truncated(z: Tensor, limit: float) -> Tensor:

@@ -10,10 +10,11 @@ from torch import nn
 
 from eftgan.adapters import merge_task, shared_state, task_state
 from eftgan.data.streams import stream
+from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
 from eftgan.evaluation.growth import growth, total_growth
-from eftgan.evaluation.reference import collect_statistics, reference_key, reference_statistics
+from eftgan.evaluation.reference import collect_statistics, kept_statistics, reference_key, reference_statistics
 from eftgan.runs import GanRun
 from eftgan.scores import REAL, Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest
@@ -74,7 +75,7 @@ class RunScorer:
     samples: int
     cache: Path  # statistics of real images
     elsewhere: int | None = None  # samples for cells that are neither just learned nor final
-    _references: dict[int, str] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+    _references: dict[int, str | None] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
         """Measure each seen task as it is after task number `through` (from 0)."""
@@ -82,14 +83,17 @@ class RunScorer:
         wanted = [i for i in range(through + 1) if tasks is None or names[i] in tasks]
         known = read_scores(self.run.folder.scores)
         weights = weights_digests(self.run, through)
-        subjects = {i: self._subject(i, weights[i]) for i in wanted}
-        missing = [i for i in wanted if not self._find(known, through, i, subjects[i])]
+        subjects = {i: subject for i in wanted if (subject := self._subject(known, i, weights[i]))}
+        missing = [i for i in subjects if not self._find(known, through, i, subjects[i])]
         if not missing:
             return []
         generator, made, written = self.run.generator(through), [], 0
         for tested in missing:
             carried = self._carry_over(known, through, tested, subjects[tested])
-            made += carried or self._measure(generator, through, tested, subjects[tested])
+            real = None if carried else self._reference_or_say(tested)
+            if real is not None:
+                made += self._measure(generator, through, tested, subjects[tested], real)
+            made += carried
             if not carried or tested == missing[-1]:  # carried lines cost nothing and wait for one that did
                 append_scores(self.run.folder.scores, made[written:])
                 written = len(made)
@@ -101,18 +105,42 @@ class RunScorer:
         return self.samples if main or self.elsewhere is None else self.elsewhere
 
     def reference(self, tested: int, **sharing: Any) -> FeatureStatistics:
-        """Statistics of a task's training images; `sharing`: rank, processes and barrier of several processes."""
-        task, size = self.run.tasks[tested], self.run.experiment.network.sizes[-1]
-        images, title = self.run.real_images(tested), f"{task}, real"
-        return reference_statistics(images, self.extractor, size, cache=self.cache, title=title, **sharing)
+        """Statistics of a task's training images; `sharing`: rank, processes and barrier of several processes.
 
-    def _subject(self, tested: int, weights: str) -> dict[str, str]:
-        """What a line must be about to hold today; see `Score.subject`."""
+        Where the images are gone, the statistics that were kept of them serve.
+        """
+        task, size = self.run.tasks[tested], self.run.experiment.network.sizes[-1]
+        try:
+            images = self.run.real_images(tested)
+        except UserError:
+            kept = kept_statistics(self.cache, self._references.get(tested))
+            if kept is None:
+                raise
+            return kept
+        return reference_statistics(images, self.extractor, size, cache=self.cache, title=f"{task}, real", **sharing)
+
+    def _subject(self, known: list[Score], tested: int, weights: str) -> dict[str, str] | None:
+        """What a line must be about to hold today, see `Score.subject`; none where the images are gone for good."""
         if tested not in self._references:  # to open a large collection may take a while
-            images, size = self.run.real_images(tested), self.run.experiment.network.sizes[-1]
-            self._references[tested] = reference_key(images, self.extractor, size).digest
+            size = self.run.experiment.network.sizes[-1]
+            try:
+                reference = reference_key(self.run.real_images(tested), self.extractor, size).digest
+            except UserError as error:
+                reference = self._recorded_reference(known, tested)
+                if reference is None:
+                    print(f"{self.run.tasks[tested]}: not measured: {error}")
+            self._references[tested] = reference
+        reference = self._references[tested]
+        if reference is None:
+            return None
         digest = self.extractor.digest
-        return {"weights": weights, "reference": self._references[tested], "extractor_digest": digest}
+        return {"weights": weights, "reference": reference, "extractor_digest": digest}
+
+    def _recorded_reference(self, known: list[Score], tested: int) -> str | None:
+        """What earlier lines say of a task's images, where these are gone."""
+        lines = [score.subject for score in known if score.tested_on == self.run.tasks[tested]]
+        own = [line["reference"] for line in lines if line["extractor_digest"] == self.extractor.digest]
+        return own[-1] if own else None
 
     def _find(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
         """The cell's lines about just this, measured with as many samples or more."""
@@ -159,10 +187,19 @@ class RunScorer:
             score, run=self.run.folder.path.name, method=experiment.method.name, seed=experiment.seed
         )
 
-    def _measure(self, generator: nn.Module, through: int, tested: int, subject: dict[str, str]) -> list[Score]:
+    def _reference_or_say(self, tested: int) -> FeatureStatistics | None:
+        """The statistics; none, with a line, where the images and all that was kept of them are gone."""
+        try:
+            return self.reference(tested)
+        except UserError as error:
+            print(f"{self.run.tasks[tested]}: not measured: {error}")
+            return None
+
+    def _measure(
+        self, generator: nn.Module, through: int, tested: int, subject: dict[str, str], real: FeatureStatistics
+    ) -> list[Score]:
         """Distances between every training image of the task and freshly generated ones."""
         experiment, task = self.run.experiment, self.run.tasks[tested]
-        real = self.reference(tested)
         count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
         z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
         drawing = merge_task(generator, task).to(self.extractor.device)

@@ -1,13 +1,14 @@
 """Train an experiment from its config to its report."""
 
 import contextlib
-import dataclasses
 import functools
+from collections.abc import Collection
 from pathlib import Path
 
 from accelerate import Accelerator
 from torch import nn
 
+from eftgan.data.sequences import data_record
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.experiment import GanExperiment, build_networks, open_tasks, start_folder, start_of
@@ -35,13 +36,19 @@ def train_gan(experiment: GanExperiment, command: str) -> GanRun | None:
     tasks = open_tasks(experiment, accelerator.num_processes)
     start_of(experiment)
     networks = build_networks(experiment)  # as the rest: whatever is wrong shows before anything is written
-    nearest = find_nearest(experiment, tasks)
-    tasks = [
-        dataclasses.replace(task, init=nearest[task.name].task) if task.name in nearest else task for task in tasks
-    ]
+    known = folder.read_facts().get("nearest", {})
+    nearest = find_nearest(experiment, tasks, known)
+    for task in tasks:
+        if task.name in nearest:
+            task.init = nearest[task.name].task
+        elif task.name in known:
+            task.init = known[task.name]["task"]
     with folder.locked() if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
-            start_folder(experiment, folder, "gan", command, nearest=nearest)
+            typed = {task.name: task.data for task in experiment.tasks}
+            opened = [task for task in tasks if "images" in vars(task)]
+            data = {task.name: data_record(typed[task.name], task.images.digest) for task in opened}
+            start_folder(experiment, folder, "gan", command, data, nearest)
             for task, found in nearest.items():
                 print(f"task {task} starts from {found}")
         accelerator.wait_for_everyone()
@@ -50,11 +57,13 @@ def train_gan(experiment: GanExperiment, command: str) -> GanRun | None:
     return run if accelerator.is_main_process else None
 
 
-def find_nearest(experiment: GanExperiment, tasks: list[GanTask]) -> dict[str, Nearest]:
-    """Where the tasks start that are to start from the nearest one."""
+def find_nearest(experiment: GanExperiment, tasks: list[GanTask], known: Collection[str]) -> dict[str, Nearest]:
+    """Where the tasks start that are to start from the nearest one and have not found it yet."""
     method = experiment.method
-    wanted = [task.name for task in tasks if (task.init or method.init) == NEAREST and not method.fresh]
-    return nearest_earlier({task.name: task.images for task in tasks}, wanted, experiment.network.sizes[-1])
+    nearest = [task.name for task in tasks[1:] if (task.init or method.init) == NEAREST and not method.fresh]
+    wanted = [name for name in nearest if name not in known]
+    images = {task.name: task.images for task in tasks} if wanted else {}
+    return nearest_earlier(images, wanted, experiment.network.sizes[-1])
 
 
 def _train(

@@ -1,7 +1,8 @@
 """Classification tasks: the classes of one or several labelled sources, dealt out over a sequence of tasks."""
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,14 +27,31 @@ class ClassSource:
     take: int | None = None
 
 
-@dataclass(frozen=True)
+Parts = tuple[LabelledImages, LabelledImages]  # training and test images
+
+
+@dataclass
 class LabelledTask:
-    """One task: images with labels 0..k-1, and the names of the k classes."""
+    """One task: images with labels 0..k-1, and the names of the k classes.
+
+    The images are opened when someone first asks for them: those of a finished task may be gone.
+    """
 
     name: str
-    train: LabelledImages
-    test: LabelledImages
     classes: list[str]
+    open: Callable[[], Parts]
+
+    @functools.cached_property
+    def parts(self) -> Parts:
+        return self.open()
+
+    @property
+    def train(self) -> LabelledImages:
+        return self.parts[0]
+
+    @property
+    def test(self) -> LabelledImages:
+        return self.parts[1]
 
 
 def split_classes(notation: str, classes: int, seed: int | None) -> list[list[int]]:
@@ -67,32 +85,52 @@ def task_names_of(source: ClassSource) -> list[str]:
 
 
 def labelled_tasks(
-    sources: Sequence[ClassSource], *, size: int, seed: int | None, limit: int | None = None
+    sources: Sequence[ClassSource],
+    *,
+    size: int,
+    seed: int | None,
+    limit: int | None = None,
+    known: Mapping[str, list[str]] | None = None,
 ) -> list[LabelledTask]:
     """The tasks of all sources in order, each source split by its own notation.
 
-    `limit` keeps so many images of each split of each source, evenly over its classes.
+    `limit` keeps so many images of each split of each source, evenly over its classes. `known`: classes of tasks whose
+    images need not be there; a source with no other tasks is opened only when someone asks for its images.
     """
-    tasks: list[LabelledTask] = []
-    for source in sources:
-        train, test, classes = open_labelled(source.data, size=size, seed=seed or 0, limit=limit)
-        shares = split_classes(source.name, len(classes), seed)
-        if source.take is not None and not 1 <= source.take <= len(shares):
-            raise UserError(f"{source.name}: cannot take {source.take} of {len(shares)} tasks")
-        for number, share in enumerate(shares[: source.take], 1):
-            tasks.append(
-                LabelledTask(
-                    name=_task_name(source.name, number, len(shares)),
-                    train=train.of_classes(share),
-                    test=test.of_classes(share),
-                    classes=[classes[index] for index in share],
-                )
-            )
+    tasks = [task for source in sources for task in _tasks_of(source, size, seed, limit, known or {})]
     names = [task.name for task in tasks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"task name used twice: {', '.join(twice)}; give the sources different names")
     return tasks
+
+
+def _tasks_of(
+    source: ClassSource, size: int, seed: int | None, limit: int | None, known: Mapping[str, list[str]]
+) -> list[LabelledTask]:
+    names = task_names_of(source)
+
+    @functools.cache
+    def opened() -> tuple[LabelledImages, LabelledImages, list[str], list[list[int]]]:
+        train, test, classes = open_labelled(source.data, size=size, seed=seed or 0, limit=limit)
+        shares = split_classes(source.name, len(classes), seed)
+        if source.take is not None and not 1 <= source.take <= len(shares):
+            raise UserError(f"{source.name}: cannot take {source.take} of {len(shares)} tasks")
+        return train, test, classes, shares
+
+    def open_share(number: int) -> Parts:
+        train, test, _, shares = opened()
+        return train.of_classes(shares[number]), test.of_classes(shares[number])
+
+    if names and all(name in known for name in names):
+        all_classes = [known[name] for name in names]
+    else:
+        _, _, classes, shares = opened()
+        all_classes = [[classes[index] for index in share] for share in shares]
+    return [
+        LabelledTask(name, own, functools.partial(open_share, number))
+        for number, (name, own) in enumerate(zip(names, all_classes, strict=False))
+    ]
 
 
 def _task_name(notation: str, number: int, tasks: int) -> str:

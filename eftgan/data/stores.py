@@ -45,8 +45,8 @@ def _environment(folder: Path) -> lmdb.Environment:
         remedy = "check the path, or make a set: python -m data_prep --help"
         raise UserError(f"no LMDB at {folder}: it has no data.mdb; {remedy}") from error
     if key not in _environments:
-        # The binding refuses a path that this process, or before the fork its parent, holds open.
-        for other in [other for other in _environments if other[0] != key[0] or other[1] == key[1]]:
+        # The binding refuses a path, or a moved file, that this process, or before the fork its parent, has open.
+        for other in [other for other in _environments if other[0] != key[0] or set(other[1:]) & set(key[1:])]:
             _environments.pop(other).close()
         _environments[key] = _open(folder, data)
     return _environments[key]

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.utils.data import Dataset
 
+from eftgan.data.collection import ImageCollection
 from eftgan.data.transforms import centre_crop
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.fid import frechet_distance
@@ -26,7 +26,7 @@ class Nearest:
         return f"{self.task}, the nearest by FD-random ({figures})"
 
 
-def nearest_earlier(images: Mapping[str, Dataset], wanted: Collection[str], size: int) -> dict[str, Nearest]:
+def nearest_earlier(images: Mapping[str, ImageCollection], wanted: Collection[str], size: int) -> dict[str, Nearest]:
     """For every wanted task the one before it of the least Fréchet distance; the first task has none and is left out.
 
     The features are those of the fixed random network, so the images alone decide, with nothing to download.
@@ -43,8 +43,7 @@ def nearest_earlier(images: Mapping[str, Dataset], wanted: Collection[str], size
     return found
 
 
-def _sample(images: Dataset, size: int) -> Iterator[Tensor]:
+def _sample(images: ImageCollection, size: int) -> Iterator[Tensor]:
     count = min(IMAGES, len(images))
     for index in range(count):
-        item = images[index * len(images) // count]
-        yield centre_crop(item[0] if isinstance(item, tuple) else item, size)
+        yield centre_crop(images[index * len(images) // count], size)

@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from eftgan.data.collection import ImageCollection
 from eftgan.data.lmdb import spread
 from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
@@ -22,15 +22,6 @@ from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest, write_tensors
 
 BATCH = 50
-
-
-class ImageData(Protocol):
-    """What a collection of images must offer: a map-style dataset of uint8 (3, H, W) with a digest."""
-
-    digest: str
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -55,14 +46,14 @@ class ReferenceKey:
         return hashlib.sha256(self.text.encode()).hexdigest()[:20]
 
 
-def reference_key(data: ImageData, extractor: Extractor, size: int, count: int | None = None) -> ReferenceKey:
+def reference_key(data: ImageCollection, extractor: Extractor, size: int, count: int | None = None) -> ReferenceKey:
     """The key of a collection's statistics; `count` none means every image."""
     count = len(data) if count is None else min(count, len(data))
     return ReferenceKey(data.digest, size, count, extractor.name, extractor.digest)
 
 
 def reference_statistics(
-    data: ImageData,
+    data: ImageCollection,
     extractor: Extractor,
     size: int,
     *,
@@ -134,15 +125,20 @@ def write_statistics(path: Path, statistics: FeatureStatistics, key: ReferenceKe
     write_tensors(path, tensors, metadata)
 
 
-def read_statistics(path: Path, key: ReferenceKey) -> FeatureStatistics | None:
-    """The statistics in a file, or none where it is missing, damaged or of something else."""
+def kept_statistics(cache: Path, digest: str | None) -> FeatureStatistics | None:
+    """The statistics of images that may be gone, by the digest that score lines carry."""
+    return read_statistics(cache / f"{digest}.safetensors") if digest else None
+
+
+def read_statistics(path: Path, key: ReferenceKey | None = None) -> FeatureStatistics | None:
+    """The statistics in a file, or none where it is missing, damaged or of something else than `key`."""
     if not path.exists():
         return None
     try:
         with safe_open(path, "pt") as handle:
             metadata = handle.metadata() or {}
             tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118 (not a dict)
-        if metadata.get("key") != key.text:
+        if key is not None and metadata.get("key") != key.text:
             raise ValueError("made for other data")
         if metadata.get("content") != tensors_digest(tensors):
             raise ValueError("content changed")

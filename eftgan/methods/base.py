@@ -120,6 +120,11 @@ class Method:
         """Tensors that training `task` must leave bit-identical."""
         return {}
 
+    @property
+    def files_suffice(self) -> bool:
+        """Whether shared weights and task files are all that a further task needs to start from."""
+        return False
+
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor] | None:
         """tau_t by role, for a small task file; None where the whole generator must be kept per task."""
         return None

@@ -108,6 +108,11 @@ class Eft(Method):
             ).items()
         }
 
+    @property
+    def files_suffice(self) -> bool:
+        """Not where discriminators train whole, which no file holds, nor where the margin remembers statistics."""
+        return self.discriminator == "eft" and not (self.margin and self.margin.statistics == "stored")
+
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {
             f"{role}/{key}": tensor

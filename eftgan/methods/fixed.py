@@ -37,5 +37,9 @@ class Fixed(Method):
     def _trains_features(self, networks: Networks, task: str) -> bool:
         return self.trains_shared(CLASSIFIER, task_names(networks[CLASSIFIER])[0] == task)
 
+    @property
+    def files_suffice(self) -> bool:
+        return True
+
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {f"{CLASSIFIER}/{key}": tensor for key, tensor in task_state(networks[CLASSIFIER], task).items()}

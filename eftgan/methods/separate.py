@@ -66,6 +66,10 @@ class Separate(Method):
             for key, tensor in state_of_others(network, task, theta=True).items()
         }
 
+    @property
+    def files_suffice(self) -> bool:
+        return True
+
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {
             f"{role}/{key}": tensor

@@ -1,12 +1,12 @@
 """Reading run folders: score lines, and what the trainer wrote down about the run."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eftgan.errors import UserError
 from eftgan.files import file_digest
+from eftgan.runfolder import RunFolder
 from eftgan.scores import REAL, Score, read_scores
 
 METHOD_NAMES = {
@@ -51,7 +51,7 @@ def load_run(folder: Path) -> list[Run]:
     """The runs in one folder: usually one, more if its score lines are of several methods or seeds."""
     if not folder.is_dir():
         raise UserError(f"no run folder {folder}; give the folder that training wrote")
-    info = read_info(folder / "run.json")
+    info = RunFolder(folder).read_facts()
     scores = read_scores(folder / "scores.jsonl")
     tasks = tuple(info.get("tasks") or _tasks_of(scores))
     if not tasks or not scores:
@@ -75,20 +75,6 @@ def load_run(folder: Path) -> list[Run]:
         )
         for (method, seed), lines in groups.items()
     ]
-
-
-def read_info(path: Path) -> dict[str, Any]:
-    """The facts of a run (run.json), none where the file is missing."""
-    if not path.is_file():
-        return {}
-    try:
-        info = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid JSON ({error}); restore or delete it") from error
-    tasks = info.get("tasks", []) if isinstance(info, dict) else None
-    if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
-        raise UserError(f"{path} must hold a JSON object with a list of tasks; restore or delete it")
-    return info
 
 
 def weight_digests(folder: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import fingerprint, load_task, shared_state
+from eftgan.adapters import fingerprint, load_shared, load_task, shared_state
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.transforms import widened
 from eftgan.errors import UserError
@@ -53,7 +53,7 @@ def load_state(folder: RunFolder) -> tuple[dict[str, Tensor], dict[str, Any]] | 
     if files:
         raise UserError(
             f"{folder.path / 'state'}: none of the resume states is whole ({', '.join(p.name for p in files)}); "
-            "put a copy back, or remove that folder to train again from the first task"
+            "put a copy back, or remove that folder to go on from the finished tasks' files where the method can (eft)"
         )
     return None
 
@@ -166,7 +166,7 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module) -> 
 def write_task(folder: RunFolder, index: int, task: str, networks: Networks, method: Method) -> None:
     """Write what the finished task needs for sampling or predicting: tau_t, or the whole network where theta moves.
 
-    Shared weights are written once, before the first task's file.
+    Shared weights are written once, before the first task's file. A file that is there is never replaced by others.
     """
     path = folder.task_file(index, task)
     snapshot = method.snapshot(networks, task)
@@ -179,13 +179,32 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
     if index == 0 or not folder.shared.exists():
         theta = [with_prefix(role, shared_state(networks[role])) for role in roles]
         tensors = {key: tensor for state in theta for key, tensor in state.items()}
-        write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
+        _write_once(folder.shared, tensors, {"format": SHARED_FORMAT})
     bases = {role: fingerprint(networks[role]) for role in roles}
     _write_task_file(path, task, snapshot, {"kind": "task", "bases": json.dumps(bases)})
 
 
 def _write_task_file(path: Path, task: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    write_tensors(path, tensors, {"format": TASK_FORMAT, "task": task, "digest": tensors_digest(tensors), **facts})
+    _write_once(path, tensors, {"format": TASK_FORMAT, "task": task, "digest": tensors_digest(tensors), **facts})
+
+
+def _write_once(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write a file, or leave the one that an interrupted end of this task wrote: the same tensors, or none of ours."""
+    if not path.exists():
+        write_tensors(path, tensors, metadata)
+    elif tensors_digest(read_tensors(path)[0]) != tensors_digest(tensors):
+        raise UserError(
+            f"{path}: holds other weights than those just trained, and finished tasks are not overwritten; move the "
+            "file away to keep the new ones, or choose another out="
+        )
+
+
+def read_shared(folder: RunFolder, networks: Networks) -> None:
+    """Give networks (banks in) the weights that all tasks share."""
+    tensors, _ = read_tensors(folder.shared)
+    with fitting(f"{folder.shared}: does not fit this run"):
+        for role, network in networks.items():
+            load_shared(network, below(role, tensors))
 
 
 def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.Module) -> None:

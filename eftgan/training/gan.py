@@ -6,6 +6,7 @@ nothing frozen moved -> save.
 """
 
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -15,12 +16,13 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 from typing_extensions import Doc
 
 from eftgan.adapters import select_task, using_task
 from eftgan.config import Count, NonNegative, Positive, Share
+from eftgan.data.collection import ImageCollection
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream, stream_seed
 from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
@@ -74,14 +76,25 @@ class GanTraining:
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class GanTask:
-    """One collection to learn: its name, its images, how long, and where its transforms start."""
+    """One collection to learn: its name, its images, how long, and where its transforms start.
+
+    The images are opened when someone first asks for them: those of a finished task may be gone.
+    """
 
     name: str
-    images: Dataset
-    steps: int
+    open: Callable[[], ImageCollection]
+    steps_for: Callable[[ImageCollection], int]  # optimizer steps
     init: str | None = None
+
+    @functools.cached_property
+    def images(self) -> ImageCollection:
+        return self.open()
+
+    @functools.cached_property
+    def steps(self) -> int:
+        return self.steps_for(self.images)
 
 
 @dataclass(kw_only=True)
@@ -137,7 +150,7 @@ class GanTrainer(Trainer):
     def further_state(self) -> dict[str, dict[str, Tensor]]:
         return {"ema": self.ema.state_dict()} if self.ema else {}
 
-    def _train_steps(self, task: GanTask, images: dict[str, Dataset]) -> None:
+    def _train_steps(self, task: GanTask, images: dict[str, ImageCollection]) -> None:
         """`images`: of the tasks that the method trains on, mostly of this one alone; they take turns."""
         networks, stepping = self._prepare()
         accelerator, progress = self.accelerator, self.progress
@@ -249,7 +262,7 @@ class GanTrainer(Trainer):
         networks, stepping = prepared[: len(roles)], prepared[len(roles) :]
         return dict(zip(roles, networks, strict=True)), dict(zip(roles, stepping, strict=True))
 
-    def _batches(self, task: GanTask, images: dict[str, Dataset]) -> DataLoader:
+    def _batches(self, task: GanTask, images: dict[str, ImageCollection]) -> DataLoader:
         """From the current step to the task's last: the same batches however often training stopped."""
         options, accelerator = self.options, self.accelerator
         rank, world = accelerator.process_index, accelerator.num_processes
@@ -275,7 +288,9 @@ class GanTrainer(Trainer):
             recalibrate(self.networks[GENERATOR], task, noise.to(self.accelerator.device))
 
     def _probe(self, task: GanTask) -> Probe:
-        return gan_probe(self.networks, task.images, task.name, self.seed, self.sizes, self.z_dim, self._generator_loss)
+        return gan_probe(
+            self.networks, lambda: task.images, task.name, self.seed, self.sizes, self.z_dim, self._generator_loss
+        )
 
     def _after_step(self, task: GanTask, losses: dict[str, Tensor], healthy: Tensor, bar: tqdm) -> None:
         """Log, draw, save, stop: whatever is due."""

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
+from eftgan.data.collection import ImageCollection
 from eftgan.data.streams import stream
 from eftgan.data.transforms import centre_crop, multiscale
 from eftgan.methods import Probe
@@ -14,7 +14,7 @@ from eftgan.training.losses import discriminator_loss
 
 def gan_probe(
     networks: Mapping[str, nn.Module],
-    images: Dataset,
+    open_images: Callable[[], ImageCollection],
     task: str,
     seed: int,
     sizes: Sequence[int],
@@ -26,6 +26,7 @@ def gan_probe(
     device = next(networks[generator].parameters()).device
 
     def losses(role: str) -> Iterator[Tensor]:
+        images = open_images()
         for network in networks.values():
             network.eval()
         noise = stream(seed, task, "probe", "noise")
@@ -35,11 +36,7 @@ def gan_probe(
                 yield generator_loss(fakes)
             else:
                 stage = discriminators.index(role)
-                real = multiscale(_image(index).to(device), sizes)[stage]
+                real = multiscale(centre_crop(images[index][None], sizes[-1]).to(device), sizes)[stage]
                 yield discriminator_loss(networks[role](real), networks[role](fakes[stage].detach()))
-
-    def _image(index: int) -> Tensor:
-        item = images[index]
-        return centre_crop((item[0] if isinstance(item, tuple) else item)[None], sizes[-1])
 
     return Probe(losses)

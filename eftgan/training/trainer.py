@@ -13,7 +13,15 @@ from eftgan.methods import Method, Probe
 from eftgan.methods.base import seen_tasks
 from eftgan.runfolder import RunFolder
 from eftgan.tensors import tensors_digest
-from eftgan.training.checkpoint import Progress, drop_old_states, restore_networks, save_training, write_task
+from eftgan.training.checkpoint import (
+    Progress,
+    drop_old_states,
+    read_shared,
+    read_task,
+    restore_networks,
+    save_training,
+    write_task,
+)
 from eftgan.training.stopping import Stopped, StopSignal
 
 
@@ -47,11 +55,29 @@ class Trainer:
     def restore(self, names: Sequence[str]) -> dict[str, Tensor] | None:
         """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""
         self.progress, tensors = restore_networks(self.folder, self.networks, self.method)
+        if tensors is None and (finished := self.folder.finished(names)):
+            self._restore_from_files(finished)
         self._check_state(names)
         self.read_further(tensors or {})
         for network in self.networks.values():
             network.to(self.accelerator.device)
         return tensors
+
+    def _restore_from_files(self, finished: list[str]) -> None:
+        """Go on from the finished tasks' files where the resume states are gone, if the method needs no more."""
+        if not self.method.files_suffice:
+            raise UserError(
+                f"{self.folder.path}: {', '.join(finished)} {'is' if len(finished) == 1 else 'are'} trained, but the "
+                f"resume states ({self.folder.path / 'state'}) are gone, and {self.method.name} needs more than the "
+                "tasks' files to go on; put them back, or choose another out= to train anew"
+            )
+        read_shared(self.folder, self.networks)
+        for index, name in enumerate(finished):
+            for role, network in self.networks.items():
+                read_task(self.folder, index, name, role, network)
+        self.progress = Progress(task=len(finished))
+        if self.accelerator.is_main_process:
+            print(f"{self.folder.path}: no resume state; going on from the files of {', '.join(finished)}")
 
     def _take_over_first_task(self, task: str, probe: Probe) -> None:
         """Begin with another run's finished first task as if it had been trained here; its groups may be narrower."""

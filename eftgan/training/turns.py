@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Subset, default_collate
+from torch.utils.data import Dataset
 
+from eftgan.data.collection import ImageCollection
 from eftgan.data.sampler import StepBatches
 
 
@@ -15,14 +17,15 @@ class Turns(Dataset):
     item m is then simply its batch m.
     """
 
-    def __init__(self, images: Mapping[str, Dataset], batch: int, *, seed: int, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self, images: Mapping[str, ImageCollection], batch: int, *, seed: int, rank: int = 0, world: int = 1
+    ) -> None:
         self.names = list(images)
-        self.images = [Subset(each, range(len(each))) for each in images.values()]  # reads a batch in one call
+        self.images = list(images.values())
         self.orders = [
             StepBatches(len(each), batch, seed=seed, task=name, rank=rank, world=world) for name, each in images.items()
         ]
 
     def __getitem__(self, number: int) -> tuple[str, Tensor]:
         turn, task = divmod(number, len(self.names))
-        batch = default_collate(self.images[task].__getitems__(self.orders[task].at(turn)))
-        return self.names[task], batch[0] if isinstance(batch, (list, tuple)) else batch
+        return self.names[task], torch.stack(self.images[task].__getitems__(self.orders[task].at(turn)))

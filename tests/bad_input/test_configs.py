@@ -61,7 +61,7 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
         (["training.steps.x=1"], "has no keys"),
         (["training.steps+=1"], "not a list"),
         (["out=run/\x01"], "not plain YAML"),
-        ([f"out={'x' * 300}"], "cannot be written"),
+        ([f"out={'x' * 300}"], "File name too long"),
         (["--config", "x.yaml", "--resume", "run"], "not allowed with"),
         (["--frobnicate"], "unrecognized"),
     ],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eftgan.data.lmdb import write_lmdb
-from eftgan.data.sequences import TaskSource, check_sequence, open_images
+from eftgan.data.sequences import check_sequence, data_record, open_images, recorded_path
 from eftgan.errors import UserError
 
 
@@ -21,7 +21,7 @@ def test_shapes_open_with_the_margin_for_random_crops():
 
 
 def test_a_prepared_set_opens_by_its_path(tmp_path):
-    images = TaskSource("cats", small_set(tmp_path / "cats.lmdb", 38), limit=3).open(size=32, seed=0)
+    images = open_images(small_set(tmp_path / "cats.lmdb", 38), size=32, limit=3)
     assert len(images) == 3
     assert images.size == 38
 
@@ -37,14 +37,13 @@ def test_a_set_too_small_for_the_training_size_is_refused_with_the_remedy(tmp_pa
 @pytest.mark.parametrize("name", ["", "-cats", "cats and dogs", "a/b", "x" * 65, "naïve"])
 def test_bad_task_names_are_refused(name):
     with pytest.raises(UserError, match="task name"):
-        TaskSource(name, "shapes:discs")
+        check_sequence(["cats", name])
 
 
 def test_a_sequence_needs_tasks_with_different_names():
-    tasks = [TaskSource("a", "shapes:discs"), TaskSource("b", "shapes:checks")]
-    check_sequence(tasks)
+    check_sequence(["a", "b"])
     with pytest.raises(UserError, match=r"twice: a"):
-        check_sequence([*tasks, tasks[0]])
+        check_sequence(["a", "b", "a"])
     with pytest.raises(UserError, match="no task"):
         check_sequence([])
 
@@ -54,3 +53,21 @@ def test_missing_data_and_empty_limits_are_refused(tmp_path):
         open_images(str(tmp_path / "none.lmdb"), size=32, seed=0)
     with pytest.raises(UserError, match="limit 0"):
         open_images("shapes:discs", size=32, seed=0, limit=0)
+
+
+def test_labels_are_dropped_when_a_labelled_set_is_opened_for_a_generator(tmp_path):
+    pixels = np.arange(3 * 38 * 38, dtype=np.uint32).astype(np.uint8).reshape(3, 38, 38)
+    write_lmdb(tmp_path / "pets.lmdb", [(pixels, 0), (pixels // 2, 1)], size=38, labels=["cat", "dog"])
+    images = open_images(tmp_path / "pets.lmdb", size=32)
+    assert (images[1].numpy() == pixels // 2).all()
+    assert [tuple(image.shape) for image in images.__getitems__([0, 1])] == [(3, 38, 38)] * 2
+    assert len(images.digest) == 64
+
+
+def test_a_typed_path_is_found_again_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record = data_record("data/cats.lmdb", "abc")
+    assert record == {"typed": "data/cats.lmdb", "path": str(tmp_path / "data" / "cats.lmdb"), "digest": "abc"}
+    assert recorded_path("data/cats.lmdb", record) == str(tmp_path / "data" / "cats.lmdb")
+    assert recorded_path("elsewhere/cats.lmdb", record) == "elsewhere/cats.lmdb"
+    assert data_record("shapes:discs")["path"] == "shapes:discs"

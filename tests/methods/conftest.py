@@ -28,7 +28,7 @@ def shapes_task(name: str, classes: list[int], per_class: int) -> LabelledTask:
     for train in (True, False):
         shapes = LabelledShapes(classes, per_class, SIZE, seed=0, train=train)
         parts.append(LabelledImages(shapes.images, shapes.targets, SIZE))
-    return LabelledTask(name, *parts, classes=[CLASSES[i] for i in classes])
+    return LabelledTask(name, [CLASSES[i] for i in classes], lambda: (parts[0], parts[1]))
 
 
 @pytest.fixture(scope="session")

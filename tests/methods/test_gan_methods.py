@@ -68,7 +68,7 @@ def test_joint_training_takes_turns_over_the_seen_tasks(tiny, monkeypatch):
     run = train_gan(tiny("method={name: joint}"), "test")
     tasks = [(task, of) for task, of, _ in seen]
     assert tasks == [("discs", "discs")] * 6 + [("checks", of) for of in ("discs", "checks") * 3]
-    pictures = {name: run.real_images(index).base.images for index, name in enumerate(run.tasks)}
+    pictures = {name: run.real_images(index).images for index, name in enumerate(run.tasks)}
     for _, of, images in seen:
         assert all((image == pictures[of]).flatten(1).all(1).any() for image in images)
     norms = [name for name in averaged[1] if ".tasks.t00" in name]
