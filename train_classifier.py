@@ -13,7 +13,7 @@ from eftgan.entry import run_entry
 
 
 def train(experiment, command: str) -> None:
-    from eftgan.classifier_runs import train_classifier
+    from eftgan.classifier.kind import train_classifier
 
     run = train_classifier(experiment, command)
     if run is not None:
@@ -23,7 +23,7 @@ def train(experiment, command: str) -> None:
 if __name__ == "__main__":
     run_entry(
         __doc__,
-        experiment="eftgan.classifier_experiment:ClassifierExperiment",
+        experiment="eftgan.classifier.experiment:ClassifierExperiment",
         demo=Path(__file__).parent / "configs" / "classifier" / "shapes.yaml",
         train=train,
     )

@@ -13,7 +13,7 @@ from eftgan.entry import run_entry
 
 
 def train(experiment, command: str) -> None:
-    from eftgan.train import train_gan
+    from eftgan.gan.kind import train_gan
 
     run = train_gan(experiment, command)
     if run is not None:
@@ -23,7 +23,7 @@ def train(experiment, command: str) -> None:
 if __name__ == "__main__":
     run_entry(
         __doc__,
-        experiment="eftgan.experiment:GanExperiment",
+        experiment="eftgan.gan.experiment:GanExperiment",
         demo=Path(__file__).parent / "configs" / "gan" / "shapes.yaml",
         train=train,
     )

@@ -7,9 +7,10 @@ from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, add_task, insert_adapters
 from eftgan.adapters.merge import fast_layout, fold_batchnorms
-from eftgan.models import Discriminator, Generator, StackGanConfig, build_classifier
+from eftgan.models.classifiers import build_classifier
+from eftgan.models.gans.stackgan import Discriminator, Generator, StackGan
 
-STACKGAN = StackGanConfig(stages=1, base_size=64, ngf=64, ndf=64)
+STACKGAN = StackGan(stages=1, base_size=64, ngf=64, ndf=64)
 
 
 class TwoConvolutions(nn.Module):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from eftgan.config import apply_override, build
 from eftgan.data.shapes import SHAPES
-from eftgan.experiment import GanExperiment
-from eftgan.train import train_gan
-from eftgan.training.gan import GanTrainer
+from eftgan.gan.experiment import GanExperiment
+from eftgan.gan.kind import train_gan
+from eftgan.gan.trainer import GanTrainer
 
 WORDS = [
     "network={stages: 1, base_size: 32, ngf: 8, ndf: 8, z_dim: 16}",

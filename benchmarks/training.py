@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from benchmarks.harness import Ratio, measure, repeat
 from benchmarks.networks import TwoConvolutions, adapted, discriminator, generator, resnet
 from eftgan.adapters import ConvTransform, select_task, train_only
-from eftgan.training.losses import discriminator_loss, generator_loss
+from eftgan.gan.losses import discriminator_loss, generator_loss
 
 
 def classifier_step(network: nn.Module, parameters: list[nn.Parameter], batch: int = 32) -> Callable[[], None]:

@@ -19,13 +19,15 @@ _VERBS = (
     "task_state", "train_only", "using_task",
 )  # fmt: skip
 
-__all__ = ["UserError", "growth", *_VERBS]
+__all__ = ["UserError", "growth", "load_generator", *_VERBS]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: reports and `--help` need no torch."""
     if name in _VERBS:
         return getattr(importlib.import_module("eftgan.adapters"), name)
+    if name == "load_generator":
+        return importlib.import_module("eftgan.gan.export").load_generator
     if name == "growth":
         return importlib.import_module("eftgan.evaluation.growth").growth
     if name == "UserError":

@@ -83,9 +83,9 @@ def sample(args: argparse.Namespace) -> None:
     import torch
 
     from eftgan.data.grid import save_grid, save_png
-    from eftgan.runs import GanRun
+    from eftgan.kinds import open_run
 
-    run = GanRun(args.run)
+    run = open_run(args.run, "gan")
     after = run.index(args.after) if args.after else len(run.trained) - 1
     everything = args.task == "all"
     tasks = run.trained[: after + 1] if everything else [run.trained[run.index(args.task)]]
@@ -128,12 +128,12 @@ def add_evaluate(commands) -> None:
 def evaluate(args: argparse.Namespace) -> None:
     """Append the missing score lines and make the report again."""
     from eftgan.evaluation.features import load_extractor
+    from eftgan.gan.scorer import RunScorer, statistics_folder
+    from eftgan.kinds import open_run
     from eftgan.reports.write import write_report
-    from eftgan.runs import GanRun
     from eftgan.scores import REAL
-    from eftgan.scoring import RunScorer, statistics_folder
 
-    run = GanRun(args.run)
+    run = open_run(args.run, "gan")
     for option, count in (("--fid-samples", args.fid_samples), ("--elsewhere", args.elsewhere)):
         if count is not None and count < 2:
             raise UserError(f"{option} {count}: a distance needs at least 2 images")
@@ -166,7 +166,7 @@ def add_compare(commands) -> None:
 
 def compare(args: argparse.Namespace) -> None:
     """Run what is not finished yet, then write one report."""
-    from eftgan.compare import compare_methods
+    from eftgan.commands.compare import compare_methods
     from eftgan.entry import say_goodbye
     from eftgan.training.stopping import Stopped
 
@@ -220,12 +220,9 @@ def add_info(commands) -> None:
 
 def info(args: argparse.Namespace) -> None:
     """Print what a run folder holds."""
-    from eftgan.classifier_runs import ClassifierRun
-    from eftgan.runfolder import RunFolder
-    from eftgan.runs import GanRun
+    from eftgan.kinds import open_run
 
-    kind = RunFolder(args.run).read_facts().get("kind")
-    print((ClassifierRun if kind == "classifier" else GanRun)(args.run).describe())
+    print(open_run(args.run).describe())
 
 
 def add_export(commands) -> None:
@@ -237,10 +234,10 @@ def add_export(commands) -> None:
 
 def export(args: argparse.Namespace) -> None:
     """Write the generator of one task without any of this package's classes."""
-    from eftgan.export import export_generator
-    from eftgan.runs import GanRun
+    from eftgan.gan.export import export_generator
+    from eftgan.kinds import open_run
 
-    run = GanRun(args.run)
+    run = open_run(args.run, "gan")
     for line in export_generator(run, run.trained[run.index(args.task)], args.out):
         print(line)
 
@@ -257,10 +254,10 @@ def classify(args: argparse.Namespace) -> None:
     """Print the most probable classes of one image."""
     import torch
 
-    from eftgan.classifier_runs import ClassifierRun
     from eftgan.data.images import decode_rgb, fit_square, to_chw
+    from eftgan.kinds import open_run
 
-    run = ClassifierRun(args.run)
+    run = open_run(args.run, "classifier")
     run.index(args.task or 1)
     try:
         image = decode_rgb(args.image.read_bytes())
@@ -291,11 +288,11 @@ def growth(args: argparse.Namespace) -> None:
     from eftgan.adapters import AdapterConfig
     from eftgan.evaluation.growth import format_growth
     from eftgan.evaluation.known_networks import classifier_growth, stackgan_growth
-    from eftgan.models import StackGanConfig
+    from eftgan.models.gans.stackgan import StackGan
 
     if args.model == "stackgan":
         try:
-            config = StackGanConfig(args.stages, args.size or 64, args.ngf, args.ngf)
+            config = StackGan(stages=args.stages, base_size=args.size or 64, ngf=args.ngf, ndf=args.ngf)
         except ValueError as error:
             raise UserError(str(error)) from error
         adapters = AdapterConfig(args.a, args.b, args.mode, exclude=tuple(args.exclude))

@@ -8,12 +8,13 @@ import difflib
 import json
 import re
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, core_schema
 from typing_extensions import Doc
 
 from eftgan.errors import UserError
@@ -23,9 +24,53 @@ Data = dict[str, Any]
 
 # What configs are written with: `steps: Annotated[Count, Doc("optimizer steps per task")] = 1000`
 Count = Annotated[int, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One of several dataclasses, told apart by their key `name`: `method: Annotated[Method, Choice(METHODS, "eft")]`.
+
+    The registry is read when a config is built: whoever adds a line to it before that is heard.
+    """
+
+    registry: Mapping[str, type]
+    default: str  # where `name` is not given
+    suits: Callable[[type], bool] = lambda member: True  # which of them --help shows and mistakes are answered with
+
+    def name_of(self, value: Any) -> str:
+        """The name that a mapping, or an instance, goes by."""
+        return value.get("name", self.default) if isinstance(value, dict) else value.name
+
+    @property
+    def suited(self) -> dict[str, type]:
+        return {name: member for name, member in self.registry.items() if self.suits(member)}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        members = {name: handler.generate_schema(member) for name, member in self.registry.items()}
+        return core_schema.tagged_union_schema(members, discriminator=self.name_of)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnlyFor:
+    """Marks a key that has an effect for one kind of experiment only: `Annotated[..., OnlyFor("classifier")]`."""
+
+    kind: str
+
+
+def keys_of_other_kinds(config: Any, kind: str) -> dict[str, str]:
+    """Keys that differ from their default though they have no effect for this kind -> the kind that they are for."""
+    hints = get_type_hints(type(config), include_extras=True)
+    found = {}
+    for each in dataclasses.fields(config):
+        others = [extra.kind for extra in _extras(hints[each.name]) if isinstance(extra, OnlyFor)]
+        if others and kind not in others and getattr(config, each.name) != each.default:
+            found[each.name] = others[0]
+    return found
+
 
 # What may differ between runs of one experiment: it does not change what is learned.
 FREE_KEYS = (
@@ -182,70 +227,95 @@ def _explain(problem: dict[str, Any]) -> str:
     return f"{path}: {message}" + (f", not {given}" if len(given) < 60 else "")
 
 
-def _refuse_unknown_keys(kind: Any, data: Any, where: str, path: str) -> None:
-    """Every key of the mapping must be a field; dataclasses inside lists, unions and mappings are looked into."""
-    several = len(_dataclasses_in(kind)) > 1
-    kind = _choose(kind, data, where, path)
+def _refuse_unknown_keys(hint: Any, data: Any, where: str, path: str) -> None:
+    """Every key of the mapping must be a field; dataclasses inside lists, choices and optional values are looked into.
+
+    A name alone in the place of a choice (`method: ewc`) becomes the mapping that it stands for.
+    """
+    choice = _choice_in(hint)
+    kind = _plain_type(hint) if choice is None else _chosen(choice, data, where, path)
     if dataclasses.is_dataclass(kind) and isinstance(data, dict):
-        hints = get_type_hints(kind)
+        hints = get_type_hints(kind, include_extras=True)
         names = [each.name for each in dataclasses.fields(kind) if each.init]
         for key, value in data.items():
             if key not in names:
                 near = difflib.get_close_matches(str(key), names, 1, 0.5)
                 hint = f"did you mean {path}{near[0]}?" if near else f"there are: {', '.join(names)}"
-                if several:
-                    hint += f" (of another kind? {path[:-1]}={{name: {kind.name}}} begins anew)"
+                if choice is not None:
+                    hint += f" (of another kind? {path[:-1]}={{name: {choice.name_of(data)}}} begins anew)"
                 raise UserError(f"{where}: unknown key {path}{key}; {hint}")
+            if _choice_in(hints[key]) and isinstance(value, str):
+                data[key] = value = {"name": value}
             _refuse_unknown_keys(hints[key], value, where, f"{path}{key}.")
     elif get_origin(kind) in (list, tuple) and isinstance(data, list):
         for index, value in enumerate(data):
             _refuse_unknown_keys(get_args(kind)[0], value, where, f"{path}{index}.")
 
 
-def _choose(kind: Any, data: Any, where: str, path: str) -> Any:
-    """The dataclass behind Annotated, Optional, or a union told apart by the key `name`."""
-    while get_origin(kind) is Annotated:
-        kind = get_args(kind)[0]
-    if get_origin(kind) not in (Union, types.UnionType):
-        return kind
-    members = [member for member in get_args(kind) if member is not type(None)]
-    if len(members) == 1:
-        return _choose(members[0], data, where, path)
-    named = {member.name: member for member in members if dataclasses.is_dataclass(member)}
-    if not named or not isinstance(data, dict):
+def _extras(hint: Any) -> tuple[Any, ...]:
+    """What stands behind the type in Annotated[type, ...]."""
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
+def _choice_in(hint: Any) -> Choice | None:
+    return next((extra for extra in _extras(hint) if isinstance(extra, Choice)), None)
+
+
+def _plain_type(hint: Any) -> Any:
+    """The type behind Annotated and Optional; None where several are possible."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint
+    members = [member for member in get_args(hint) if member is not type(None)]
+    return _plain_type(members[0]) if len(members) == 1 else None
+
+
+def _chosen(choice: Choice, data: Any, where: str, path: str) -> type | None:
+    """The dataclass that a mapping's `name` stands for."""
+    if not isinstance(data, dict):
         return None
-    name = data.get("name")
-    if name not in named:
-        near = difflib.get_close_matches(str(name), named, 1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(named)}"
-        raise UserError(f"{where}: {path}name is {'missing' if name is None else repr(name)}; {hint}")
-    return named[name]
+    name = choice.name_of(data)
+    if not isinstance(name, str) or name not in choice.registry:
+        near = difflib.get_close_matches(str(name), choice.suited, 1)
+        hint = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(choice.suited)}"
+        raise UserError(f"{where}: {path}name is {name!r}; {hint}")
+    return choice.registry[name]
 
 
-def describe(kind: type, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every key of a config: (path, type and default, what it means), for --help."""
-    hints = get_type_hints(kind, include_extras=True)
-    for each in dataclasses.fields(kind):
-        if not each.init:
+def describe(config: type, prefix: str = "", kind: str | None = None) -> Iterator[tuple[str, str, str]]:
+    """Every key of a config: (path, type and default, what it means), for --help.
+
+    kind: of the experiment; keys that are for another one are left out.
+    """
+    hints = get_type_hints(config, include_extras=True)
+    kind = kind or getattr(config, "kind", None)
+    for each in dataclasses.fields(config):
+        hint = hints[each.name]
+        if not each.init or any(isinstance(extra, OnlyFor) and extra.kind != kind for extra in _extras(hint)):
             continue
-        hint, doc = hints[each.name], ""
-        if get_origin(hint) is Annotated:
-            doc = next((extra.documentation for extra in get_args(hint) if isinstance(extra, Doc)), "")
+        doc = next((extra.documentation for extra in _extras(hint) if isinstance(extra, Doc)), "")
         yield f"{prefix}{each.name}", f"{_type_name(hint)}{_default_text(each)}", doc
-        members = _dataclasses_in(hint)
-        for member in members:
-            label = f"[{member.name}]" if len(members) > 1 else ""
-            yield from describe(member, f"{prefix}{each.name}{label}.")
+        choice = _choice_in(hint)
+        if choice is not None:
+            several = len(choice.suited) > 1
+            for name, member in choice.suited.items():
+                yield from describe(member, f"{prefix}{each.name}{f'[{name}]' * several}.", kind)
+            continue
+        for member in _dataclasses_in(hint):
+            yield from describe(member, f"{prefix}{each.name}.", kind)
 
 
 def _dataclasses_in(hint: Any) -> list[type]:
-    if dataclasses.is_dataclass(hint):
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return [hint]
     return [found for inner in get_args(hint) for found in _dataclasses_in(inner)]
 
 
 def _type_name(hint: Any) -> str:
     origin = get_origin(hint)
+    if (choice := _choice_in(hint)) is not None:
+        return " | ".join(choice.suited)
     if origin is Annotated:
         return _type_name(get_args(hint)[0])
     if origin is Literal:
@@ -263,5 +333,8 @@ def _default_text(each: dataclasses.Field) -> str:
     if each.default is not dataclasses.MISSING:
         return f" = {json.dumps(each.default, default=str)}"
     if each.default_factory is not dataclasses.MISSING:
-        return "" if dataclasses.is_dataclass(each.default_factory) else f" = {json.dumps(each.default_factory())}"
+        default = each.default_factory()
+        if dataclasses.is_dataclass(default):
+            return f" = {default.name}" if hasattr(default, "name") else ""
+        return f" = {json.dumps(default)}"
     return ""

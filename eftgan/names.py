@@ -1,4 +1,4 @@
-"""Names of tasks: they become file names and module keys, so they are plain words."""
+"""Names that several parts agree on, and the rule for names of tasks."""
 
 import re
 
@@ -6,12 +6,13 @@ from eftgan.errors import UserError
 
 INITS = ("previous", "identity", "random")  # where a new task starts, beside the names of tasks
 NEAREST = "nearest"  # stands in configs for the name of the earlier task with the most similar images
+GENERATOR, CLASSIFIER = "generator", "classifier"  # roles of networks, beside "discriminator64" and so on
 REAL = "real"  # stands in score lines for the last task trained, where real images are compared with real ones
 TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 
 
 def check_task_name(name: str) -> str:
-    """The name itself; a UserError where it could not serve."""
+    """The name itself; a UserError where it could not serve: names become file names and module keys."""
     if not isinstance(name, str) or not TASK_NAME.fullmatch(name):
         raise UserError(
             f"task name {name!r} is not usable: begin with a letter or digit, then letters, digits, '_' or '-', "

@@ -35,7 +35,7 @@ def tiny(tmp_path):
 
     def make(*words: str, out: str = "run"):
         from eftgan.config import apply_override, build
-        from eftgan.experiment import GanExperiment
+        from eftgan.gan.experiment import GanExperiment
 
         data: dict = {"out": str(tmp_path / out)}
         for word in (*TINY, *words):
@@ -50,7 +50,7 @@ def tiny_classes(tmp_path):
     """Make a tiny three-task experiment; words override its keys."""
 
     def make(*words: str, out: str = "run"):
-        from eftgan.classifier_experiment import ClassifierExperiment
+        from eftgan.classifier.experiment import ClassifierExperiment
         from eftgan.config import apply_override, build
 
         data: dict = {"out": str(tmp_path / out)}

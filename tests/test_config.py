@@ -8,10 +8,9 @@ from typing import Annotated, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
 from typing_extensions import Doc
 
-from eftgan.config import Count, apply_override, build, describe, dump, load, parse_yaml, read_yaml
+from eftgan.config import Choice, Count, apply_override, build, describe, dump, load, parse_yaml, plain, read_yaml
 from eftgan.errors import UserError
 
 
@@ -27,6 +26,9 @@ class Square:
     side: float = 1.0
 
 
+SHAPES: dict[str, type] = {"circle": Circle, "square": Square}
+
+
 @dataclass(frozen=True)
 class Inner:
     steps: Annotated[Count, Doc("how many")] = 5
@@ -37,7 +39,7 @@ class Inner:
 @dataclass(frozen=True)
 class Outer:
     inner: Annotated[Inner, Doc("the inside")] = field(default_factory=Inner)
-    shape: Annotated[Circle | Square, Field(discriminator="name")] = field(default_factory=Circle)
+    shape: Annotated[Circle | Square, Choice(SHAPES, "circle")] = field(default_factory=Circle)
     items: list[Inner] = field(default_factory=list)
 
 
@@ -59,7 +61,10 @@ def outer(data: dict, words: list[str]) -> Outer:
         (["inner=7"], "inner"),
         (["shape={name: triangle}"], "shape.name is 'triangle'; choose from: circle, square"),
         (["shape={name: squar}"], "did you mean square?"),
-        (["shape.side=2"], "shape.name is missing; choose from: circle, square"),
+        (
+            ["shape.side=2"],
+            "unknown key shape.side; there are: name, radius (of another kind?",
+        ),
         (["shape.name=circle", "shape.side=2"], "(of another kind? shape={name: circle} begins anew)"),
         (["items=[{stepps: 1}]"], "unknown key items.0.stepps"),
         (["items.0.steps=1"], "not a place in a list"),
@@ -127,6 +132,7 @@ def test_every_key_is_described():
     keys = {path: (value, doc) for path, value, doc in describe(Outer)}
     assert keys["inner.steps"] == ("int = 5", "how many")
     assert "shape[square].side" in keys
+    assert keys["shape"] == ("circle | square = circle", "")
     assert set(keys) >= {f"inner.{f.name}" for f in dataclasses.fields(Inner)}
 
 
@@ -155,7 +161,8 @@ NARROW = ["network.ngf=4", "network.ndf=4", "adapters.a=2", "adapters.b=2"]  # t
 
 @pytest.mark.parametrize("path", GAN_CONFIGS, ids=lambda path: str(path.relative_to(CONFIGS / "gan")))
 def test_every_gan_config_is_valid_and_builds(path):
-    from eftgan.experiment import GanExperiment, build_networks
+    from eftgan.gan.experiment import GanExperiment
+    from eftgan.gan.networks import build_networks
 
     experiment = load(GanExperiment, path)
     stem = path.stem if path.parent.name == "gan" else f"{path.parent.name}-{path.stem}"
@@ -180,7 +187,22 @@ def test_every_gan_sequence_has_a_config_per_method():
 
 
 def test_every_classifier_config_is_valid():
-    from eftgan.classifier_experiment import ClassifierExperiment
+    from eftgan.classifier.experiment import ClassifierExperiment
 
     outs = [load(ClassifierExperiment, path).out for path in sorted((CONFIGS / "classifier").glob("*.yaml"))]
     assert len(set(outs)) == len(outs)
+
+
+def test_a_name_alone_stands_for_a_choice_and_whoever_registers_a_member_is_heard(monkeypatch):
+    assert outer({}, ["shape=square"]) == Outer(shape=Square())
+
+    @dataclass(frozen=True)
+    class Ring:
+        name: Literal["ring"] = "ring"
+        width: float = 0.5
+
+    monkeypatch.setitem(SHAPES, "ring", Ring)
+    made = outer({}, ["shape=ring"])
+    assert made.shape == Ring()
+    assert load(Outer, None, ["shape={name: ring, width: 2}"]).shape == Ring(width=2.0)
+    assert plain(made)["shape"] == {"name": "ring", "width": 0.5}

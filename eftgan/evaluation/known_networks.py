@@ -7,12 +7,13 @@ import torch
 from eftgan.adapters import AdapterConfig
 from eftgan.errors import UserError
 from eftgan.evaluation.growth import Growth, growth_of, total_growth
-from eftgan.models import Discriminator, Generator, StackGanConfig, build_classifier, head_name
+from eftgan.models.classifiers import build_classifier, head_name
+from eftgan.models.gans.stackgan import Discriminator, Generator, StackGan
 
 USUAL_SIZES = {"alexnet": 224, "vgg16_tiny": 64}
 
 
-def stackgan_growth(config: StackGanConfig, adapters: AdapterConfig) -> Growth:
+def stackgan_growth(config: StackGan, adapters: AdapterConfig) -> Growth:
     """Generator and discriminators together, as the paper counts; their logits layers are per-task heads."""
     with torch.device("meta"):
         generator = Generator(config)

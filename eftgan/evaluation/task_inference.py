@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from eftgan.adapters import Together, merge_task, registry_of
 from eftgan.adapters.insert import replace_modules
-from eftgan.methods.heads import evaluating, head_bank_name, head_of
+from eftgan.adapters.modes import evaluating
+from eftgan.methods.heads import head_bank_name, head_of
 
 
 def shares_features(model: nn.Module, tasks: list[str]) -> bool:

@@ -1,8 +1,4 @@
-"""Continual-learning methods: one idea a file; a new one is a file, a line here, a YAML and a test."""
-
-from typing import Annotated
-
-from pydantic import Field
+"""Continual-learning methods: one idea a file; a new one is a file, a line here and a test."""
 
 from eftgan.methods.base import Batch, Method, Networks, Probe
 from eftgan.methods.eft import Eft
@@ -30,8 +26,5 @@ METHODS: dict[str, type[Method]] = {
     "joint": Joint,
     "separate": Separate,
 }
-AnyMethod = Annotated[
-    Eft | Finetune | Fixed | Lwf | Ewc | Si | Mas | RWalk | Mergan | Joint | Separate, Field(discriminator="name")
-]
 
-__all__ = ["METHODS", "AnyMethod", "Batch", "Eft", "Finetune", "Method", "Networks", "Probe"]
+__all__ = ["METHODS", "Batch", "Eft", "Finetune", "Method", "Networks", "Probe"]

@@ -16,7 +16,7 @@ from typing_extensions import Doc
 from eftgan.adapters import PARTS, AdapterConfig, add_task, insert_adapters, registry_of, task_names, train_only
 from eftgan.adapters.bank import Part
 from eftgan.config import Positive
-from eftgan.errors import UserError
+from eftgan.names import CLASSIFIER
 
 Networks = Mapping[str, nn.Module]
 
@@ -43,13 +43,16 @@ class Probe:
 class Method:
     """Fine-tuning: the whole network goes on training, nothing protects earlier tasks."""
 
-    serves: ClassVar[frozenset[str]] = frozenset({"gan", "classifier"})
+    title: ClassVar[str] = "Fine-tuning"  # what reports call it
+    serves: ClassVar[frozenset[str]] = frozenset({"gan", "classifier"})  # kinds of experiments
+    base: ClassVar[str] = "train"  # pretrained: theta is frozen from the first task on
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
     init: ClassVar[str] = "previous"  # where a later task's own parts start
     first_init: ClassVar[str] = "identity"
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
 
+    name: str = "method"
     later_rate: Annotated[
         Positive, Doc("tasks after the first: their learning rate, as a multiple of the training's own")
     ] = 1.0
@@ -61,15 +64,12 @@ class Method:
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
-        kind = "classifier" if "classifier" in networks else "gan"
-        if kind not in self.serves:
-            raise UserError(f"method.name: {self.name} is for a {next(iter(self.serves))}, not for a {kind}")
         for role, network in networks.items():
             insert_adapters(network, self.banks(role, adapters[role]))
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         """A classifier without task parameters needs no more than a head per task."""
-        return dataclasses.replace(config, parts=("heads",)) if role == "classifier" else config
+        return dataclasses.replace(config, parts=("heads",)) if role == CLASSIFIER else config
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         """Add the task; `head_size` is given where its labels are its own."""

@@ -9,17 +9,19 @@ from typing_extensions import Doc
 
 from eftgan.adapters import PARTS, AdapterConfig, task_names, task_state
 from eftgan.adapters.bank import Part
-from eftgan.config import Positive
+from eftgan.config import OnlyFor, Positive
 from eftgan.errors import UserError
 from eftgan.methods.base import Batch, Method, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
-from eftgan.methods.heads import CLASSIFIER, state_of_others
+from eftgan.methods.parameters import state_of_others
+from eftgan.names import CLASSIFIER
 
 
 @dataclass
 class Eft(Method):
     """theta trains in the first task and is frozen; every task owns its transforms, normalisation and heads."""
 
+    title: ClassVar[str] = "EFT"
     owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
 
     name: Literal["eft"] = "eft"
@@ -33,12 +35,17 @@ class Eft(Method):
             "eft: as the paper; full: the discriminators train whole, in no task's file; restart: the same, and every "
             "later task begins with those of the first"
         ),
+        OnlyFor("gan"),
     ] = "eft"
     discriminator_rate: Annotated[
-        Positive, Doc("tasks after the first: learning rate of whole discriminators, as a multiple of the training's")
+        Positive,
+        Doc("tasks after the first: learning rate of whole discriminators, as a multiple of the training's"),
+        OnlyFor("gan"),
     ] = 1.0
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
-    margin: Annotated[FeatureMargin | None, Doc("classifiers: keep the features of the tasks apart; null: off")] = None
+    margin: Annotated[
+        FeatureMargin | None, Doc("keep the features of the tasks apart; null: off"), OnlyFor("classifier")
+    ] = None
 
     def __post_init__(self) -> None:
         if self.discriminator == "eft" and self.discriminator_rate != 1.0:

@@ -21,6 +21,7 @@ class Ewc(QuadraticPenalty):
     form online (Schwarz et al. 2018): one anchor, the latest, and F = decay * F + F_t.
     """
 
+    title: ClassVar[str] = "EWC"
     factor: ClassVar[float] = 0.5
 
     name: Literal["ewc"] = "ewc"

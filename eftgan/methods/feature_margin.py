@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from typing_extensions import Doc
 
 from eftgan.adapters import using_task
+from eftgan.adapters.modes import evaluating
 from eftgan.config import NonNegative
 from eftgan.errors import UserError
-from eftgan.methods.heads import evaluating, head_input
+from eftgan.methods.heads import head_input
 
 VARIANCE_FLOOR = 1e-4
 L2_SCALE = 128.0  # of the authors' notebooks

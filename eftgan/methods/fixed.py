@@ -9,13 +9,15 @@ from typing_extensions import Doc
 
 from eftgan.adapters import task_names, task_state
 from eftgan.methods.base import Method, Networks
-from eftgan.methods.heads import CLASSIFIER, state_of_others
+from eftgan.methods.parameters import state_of_others
+from eftgan.names import CLASSIFIER
 
 
 @dataclass
 class Fixed(Method):
     """Freezing: from the second task on only the new head trains; BatchNorm keeps the first task's statistics."""
 
+    title: ClassVar[str] = "FixedRep"
     serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
     name: Literal["fixed"] = "fixed"

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
 from eftgan.adapters.bank import Part
 from eftgan.methods.base import Method, Networks
-from eftgan.methods.heads import CLASSIFIER, train_all_tasks
+from eftgan.methods.parameters import train_all_tasks
+from eftgan.names import CLASSIFIER
 
 
 @dataclass
@@ -20,6 +21,8 @@ class Joint(Method):
     seen tasks in turn, with that task selected in every network. A task trains for as many steps as with any other
     method, so that runs compare by their steps: the more tasks are seen, the fewer of them each task gets.
     """
+
+    title: ClassVar[str] = "Joint (bound)"
 
     name: Literal["joint"] = "joint"
 

@@ -13,7 +13,8 @@ from typing_extensions import Doc
 from eftgan.adapters import task_names
 from eftgan.config import NonNegative, Positive
 from eftgan.methods.base import Batch, Method, Networks, Probe
-from eftgan.methods.heads import CLASSIFIER, head_input, head_of, train_heads
+from eftgan.methods.heads import head_input, head_of, train_heads
+from eftgan.names import CLASSIFIER
 
 
 def distillation(new: Tensor, old: Tensor, temperature: float) -> Tensor:
@@ -29,6 +30,7 @@ def distillation(new: Tensor, old: Tensor, temperature: float) -> Tensor:
 class Lwf(Method):
     """Learning without forgetting: on the new task's images, old heads go on answering as they did before it."""
 
+    title: ClassVar[str] = "LwF"
     serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
     name: Literal["lwf"] = "lwf"

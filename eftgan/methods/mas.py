@@ -7,10 +7,11 @@ from typing import Annotated, ClassVar, Literal
 from torch import Tensor
 from typing_extensions import Doc
 
+from eftgan.adapters.modes import evaluating
 from eftgan.config import Count, NonNegative
 from eftgan.methods.base import Networks, Probe
-from eftgan.methods.heads import CLASSIFIER, evaluating
 from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, values, zeros
+from eftgan.names import CLASSIFIER
 
 
 @dataclass
@@ -21,6 +22,7 @@ class Mas(QuadraticPenalty):
     over tasks.
     """
 
+    title: ClassVar[str] = "MAS"
     serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
 
     name: Literal["mas"] = "mas"

@@ -17,9 +17,8 @@ from eftgan.adapters import registry_of, remove_task, task_modules, task_names, 
 from eftgan.adapters.bank import Part
 from eftgan.config import NonNegative
 from eftgan.methods.base import Batch, Method, Networks, Probe
-from eftgan.methods.heads import train_all_tasks
-
-GENERATOR = "generator"
+from eftgan.methods.parameters import train_all_tasks
+from eftgan.names import GENERATOR
 
 
 @dataclass
@@ -30,6 +29,7 @@ class Mergan(Method):
     pixels and stages, a mean over the batch.
     """
 
+    title: ClassVar[str] = "MeRGAN-RA"
     serves: ClassVar[frozenset[str]] = frozenset({"gan"})
     owns: ClassVar[frozenset[Part]] = frozenset({"norms"})
 

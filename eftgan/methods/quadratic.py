@@ -15,7 +15,8 @@ from typing_extensions import Doc
 
 from eftgan.config import NonNegative
 from eftgan.methods.base import Batch, Method, Networks
-from eftgan.methods.heads import CLASSIFIER, parameters_in_common
+from eftgan.methods.parameters import parameters_in_common
+from eftgan.names import CLASSIFIER
 
 Tensors = dict[str, Tensor]  # by the parameter's name
 

@@ -22,6 +22,7 @@ class RWalk(PathPenalty):
     came before. For the penalty both are divided by their largest value.
     """
 
+    title: ClassVar[str] = "RWalk"
     slots: ClassVar[tuple[str, ...]] = ("importance", "anchor", "fisher", "scores", "gain", "path", "corner")
 
     name: Literal["rwalk"] = "rwalk"

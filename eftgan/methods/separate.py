@@ -13,7 +13,8 @@ from eftgan.adapters.bank import Part
 from eftgan.adapters.tasks import resize_head
 from eftgan.errors import UserError
 from eftgan.methods.base import Method, Networks
-from eftgan.methods.heads import head_of, parameters_in_common, state_of_others
+from eftgan.methods.heads import head_of
+from eftgan.methods.parameters import parameters_in_common, state_of_others
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Separate(Method):
     All layers become per-task ones, without transforms; the network as built is the pattern they start from.
     """
 
+    title: ClassVar[str] = "Separate (bound)"
     owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
     fresh: ClassVar[bool] = True
 

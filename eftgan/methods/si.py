@@ -19,6 +19,7 @@ class Si(PathPenalty):
     Omega, with Delta the way from its start to its end (eq. 5). As in the authors' code, Omega does not sink below 0.
     """
 
+    title: ClassVar[str] = "SI"
     slots: ClassVar[tuple[str, ...]] = ("importance", "anchor", "path", "start")
 
     name: Literal["si"] = "si"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -25,8 +26,17 @@ from eftgan.training.checkpoint import (
 from eftgan.training.stopping import Stopped, StopSignal
 
 
+class Task(Protocol):
+    """What is learned at a time."""
+
+    name: str
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
 @dataclass(kw_only=True)
-class Trainer:
+class Trainer(Generic[AnyTask]):
     """Takes networks through a sequence of tasks. Subclasses know what a step is."""
 
     accelerator: Accelerator
@@ -35,9 +45,14 @@ class Trainer:
     seed: int
     folder: RunFolder
     start: RunFolder | None = None  # a run whose first task is taken over
+    starts: Mapping[str, str] = field(default_factory=dict)  # by task, in place of the method's `init`
     after_task: Callable[[int], None] = lambda index: None
     progress: Progress = field(default_factory=Progress)
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)  # of the task in training
+
+    def run(self, tasks: list[AnyTask]) -> None:
+        """Train every task that is not done yet, and call `after_task` for each one that is."""
+        raise NotImplementedError
 
     def run_tasks(self, names: Sequence[str], train_task: Callable[[int], None], probe: Callable[[int], Probe]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, add_task, insert_adapters, merge_task
 from eftgan.errors import UserError
-from eftgan.models import Generator, StackGanConfig
+from eftgan.models.gans.stackgan import Generator, StackGan
 
 
 class Aliased(nn.Module):
@@ -81,7 +81,7 @@ def test_pointwise_and_parallel_cost_nothing_after_merging():
 
 
 def test_a_generator_merges_with_its_linear_stem_folded():
-    network = adapted(Generator(StackGanConfig(stages=2, base_size=32, ngf=4, z_dim=6)))
+    network = adapted(Generator(StackGan(stages=2, base_size=32, ngf=4, z_dim=6)))
     merged = merge_task(network, "one")
     z = torch.randn(3, 6).double()
     with torch.no_grad():

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, Together, add_task, insert_adapters
 from eftgan.errors import UserError
-from eftgan.models import Discriminator, Generator, StackGanConfig, build_classifier
+from eftgan.models.classifiers import build_classifier
+from eftgan.models.gans.stackgan import Discriminator, Generator, StackGan
 
 TASKS = ["one", "two", "three"]
 
@@ -89,7 +90,7 @@ def test_every_sample_has_its_own_task():
 
 
 def test_a_mixed_batch_draws_from_several_tasks_at_once():
-    network = adapted(Generator(StackGanConfig(stages=2, base_size=32, ngf=4, z_dim=8)))
+    network = adapted(Generator(StackGan(stages=2, base_size=32, ngf=4, z_dim=8)))
     z, tasks = torch.randn(5, 8, dtype=torch.float64), torch.tensor([1, 0, 2, 1, 0])
     together = Together(network, TASKS)
     for stage, drawn in enumerate(together.mixed(z, tasks)):

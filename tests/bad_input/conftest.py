@@ -90,8 +90,8 @@ def call(tmp_path, capsys, monkeypatch) -> Caller:
 def trained(tmp_path_factory) -> Path:
     """A finished run of two tasks."""
     from eftgan.config import apply_override, build
-    from eftgan.experiment import GanExperiment
-    from eftgan.train import train_gan
+    from eftgan.gan.experiment import GanExperiment
+    from eftgan.gan.kind import train_gan
 
     place, data = tmp_path_factory.mktemp("trained"), {}
     for word in WORDS:

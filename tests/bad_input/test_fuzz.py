@@ -16,14 +16,13 @@ from eftgan.config import apply_override, load, parse_yaml
 from eftgan.data.images import decode_rgb, encode_jpeg
 from eftgan.data.lmdb import LmdbImages, write_lmdb
 from eftgan.errors import UserError
-from eftgan.experiment import GanExperiment
-from eftgan.names import TASK_NAME, check_task_name
+from eftgan.gan.experiment import GanExperiment
+from eftgan.gan.run import GanRun
+from eftgan.names import GENERATOR, TASK_NAME, check_task_name
 from eftgan.runfolder import RunFolder
-from eftgan.runs import GanRun
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 from eftgan.training.checkpoint import load_state, read_task
-from eftgan.training.gan import GENERATOR
 
 fuzzing = settings(
     max_examples=60, deadline=None, derandomize=True,

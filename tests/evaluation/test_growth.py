@@ -17,7 +17,8 @@ from eftgan.adapters import (
 from eftgan.errors import UserError
 from eftgan.evaluation.flops import forward_flops
 from eftgan.evaluation.growth import Growth, format_growth, growth, growth_of, total_growth
-from eftgan.models import CLASSIFIERS, Discriminator, Generator, StackGanConfig
+from eftgan.models.classifiers import CLASSIFIERS
+from eftgan.models.gans.stackgan import Discriminator, Generator, StackGan
 from eftgan.tensors import tensors_digest, write_tensors
 
 CIFAR = (3, 32, 32)
@@ -30,7 +31,7 @@ def classifier_growth(name: str, classes: int, a: int, b: int, size: int = 32, *
 
 
 def gan_growth(stages: int) -> dict[str, Growth]:
-    cfg = StackGanConfig(stages=stages)
+    cfg = StackGan(stages=stages)
     with torch.device("meta"):
         parts = {"generator": growth_of(Generator(cfg), AdapterConfig(32, 16), (cfg.z_dim,))}
         for size in cfg.sizes:

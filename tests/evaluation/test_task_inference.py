@@ -15,7 +15,7 @@ from eftgan.evaluation.task_inference import (
     logits_together,
     shares_features,
 )
-from eftgan.models import build_classifier
+from eftgan.models.classifiers import build_classifier
 
 TASKS = ["a", "b", "c"]
 

@@ -7,6 +7,9 @@ import torch
 from torch import nn
 
 from eftgan.adapters import AdapterConfig
+from eftgan.classifier.experiment import ClassifierTraining
+from eftgan.classifier.selection import Schedule
+from eftgan.classifier.trainer import ClassifierTrainer
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
 from eftgan.data.shapes import CLASSES, LabelledShapes
@@ -14,11 +17,9 @@ from eftgan.data.splits import LabelledTask, split_classes
 from eftgan.evaluation.accuracy import TIL, accuracies
 from eftgan.evaluation.task_inference import logits_by_task
 from eftgan.methods import Method
-from eftgan.methods.heads import CLASSIFIER
+from eftgan.names import CLASSIFIER
 from eftgan.runfolder import RunFolder
-from eftgan.training.classifier import ClassifierTrainer, ClassifierTraining
 from eftgan.training.launch import make_accelerator
-from eftgan.training.selection import Schedule
 
 SIZE, PIXELS = 16, Pixels()
 

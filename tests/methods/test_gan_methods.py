@@ -5,11 +5,11 @@ import torch
 
 from eftgan.adapters import registry_of
 from eftgan.errors import UserError
-from eftgan.experiment import open_tasks
+from eftgan.gan.experiment import open_tasks
+from eftgan.gan.kind import train_gan
+from eftgan.gan.trainer import GanTrainer
 from eftgan.tensors import read_tensors
-from eftgan.train import train_gan
 from eftgan.training.ema import Ema
-from eftgan.training.gan import GanTrainer
 
 STEPS = "training.steps=3"
 PAIR = ("joint", "finetune")

@@ -12,11 +12,11 @@ from eftgan.errors import UserError
 from eftgan.methods import Batch, Method, Probe
 from eftgan.methods.ewc import Ewc
 from eftgan.methods.feature_margin import FeatureMargin, gaussian, gaussian_kl
-from eftgan.methods.heads import CLASSIFIER
 from eftgan.methods.lwf import Lwf, distillation
 from eftgan.methods.mas import Mas
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.si import Si
+from eftgan.names import CLASSIFIER
 
 NAME = "body.weight"
 X = torch.tensor([[1.0, 2.0], [3.0, -1.0]])

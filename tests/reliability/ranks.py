@@ -3,8 +3,8 @@
 import runpy
 from pathlib import Path
 
+from eftgan.gan.trainer import GanTrainer
 from eftgan.tensors import tensors_digest
-from eftgan.training.gan import GanTrainer
 
 train = GanTrainer.run
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+import eftgan.gan.train
 import faults
 import torch
 
 import data_prep.__main__
-import eftgan.classifier_runs
+import eftgan.classifier.run
 import eftgan.cli
 import eftgan.reports.write
-import eftgan.train
 
 
 def serve() -> None:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from eftgan.classifier_runs import train_classifier
+from eftgan.classifier.kind import train_classifier
 from eftgan.data.lmdb import write_lmdb
 from eftgan.data.shapes import LabelledShapes, ShapeImages
 from eftgan.errors import UserError
 from eftgan.files import file_digest
-from eftgan.runs import GanRun
+from eftgan.gan.kind import train_gan
+from eftgan.gan.run import GanRun
 from eftgan.scores import read_scores
-from eftgan.train import train_gan
 
 FURTHER = "tasks+={name: stripes, data: 'shapes:stripes', limit: 24}"
 

@@ -1,0 +1,1 @@
+"""Classifiers trained on one set of classes after another."""

@@ -1,0 +1,85 @@
+"""Classifiers as a kind of experiment: from the config to the report."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from torch import nn
+
+from eftgan.classifier.experiment import ClassifierExperiment, open_classes
+from eftgan.classifier.networks import build_network
+from eftgan.classifier.run import ClassifierRun, note_classes
+from eftgan.classifier.scorer import ClassifierScorer
+from eftgan.classifier.trainer import ClassifierTrainer
+from eftgan.data.collection import WithoutLabels
+from eftgan.data.sequences import data_record
+from eftgan.data.splits import LabelledTask
+from eftgan.evaluation.nearest import Nearest, nearest_earlier
+from eftgan.names import CLASSIFIER
+from eftgan.reports.write import write_report
+from eftgan.training.kind import Kind, Session
+
+
+class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
+    """Classifiers trained on one set of classes after another."""
+
+    name: ClassVar[str] = "classifier"
+    sequence_key: ClassVar[str] = "sources"
+    usual_methods: ClassVar[tuple[str, ...]] = ("finetune", "ewc", "lwf", "eft", "separate")
+    verb: ClassVar[str] = "classify"
+    experiment_type = ClassifierExperiment
+    run_type = ClassifierRun
+
+    def open_tasks(self, experiment: ClassifierExperiment, processes: int) -> list[LabelledTask]:
+        return open_classes(experiment)
+
+    def build_networks(self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask]) -> dict[str, nn.Module]:
+        return {CLASSIFIER: build_network(experiment, len(tasks[0].classes))}
+
+    def data_records(
+        self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask]
+    ) -> dict[str, dict[str, str]]:
+        return {source.name: data_record(source.data) for source in experiment.sources}
+
+    def find_nearest(
+        self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask], wanted: Sequence[str]
+    ) -> Mapping[str, Nearest]:
+        images = {task.name: WithoutLabels(task.train) for task in tasks}
+        return nearest_earlier(images, wanted, experiment.network.size)
+
+    def only_first_task(self, data: dict[str, Any]) -> dict[str, Any]:
+        return {"sources": [{**data["sources"][0], "take": 1}]}
+
+    def shares_first_task(self, experiment: ClassifierExperiment) -> bool:
+        return not experiment.method.owns  # else tasks have parts of their own, which fine-tuning's have not
+
+    def begin(self, run: ClassifierRun, tasks: Sequence[LabelledTask]) -> None:
+        note_classes(run, tasks)
+
+    def make_trainer(self, session: Session[ClassifierExperiment, LabelledTask, ClassifierRun]) -> ClassifierTrainer:
+        experiment, run, accelerator = session.experiment, session.run, session.accelerator
+        run.labelled = session.tasks
+
+        def after_task(index: int) -> None:
+            if accelerator.is_main_process:
+                record = trainer.records.get(run.tasks[index], {})
+                ClassifierScorer(run, accelerator.device).score(index, record)
+                write_report([run.folder.path], run.folder.report)
+            accelerator.wait_for_everyone()
+
+        trainer = ClassifierTrainer(
+            accelerator=accelerator,
+            networks=session.networks,
+            method=experiment.method,
+            options=experiment.training,
+            pixels=experiment.pixels,
+            seed=experiment.seed,
+            folder=run.folder,
+            start=session.start,
+            starts=session.starts,
+            after_task=after_task,
+        )
+        return trainer
+
+
+CLASSIFIERS = ClassifierKind()
+train_classifier = CLASSIFIERS.train

@@ -1,0 +1,89 @@
+"""Run folders of classifier training, read back: the classifier after any task, and what it says of an image."""
+
+import functools
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from eftgan.classifier.experiment import ClassifierExperiment, open_classes
+from eftgan.classifier.networks import build_network
+from eftgan.data.splits import LabelledTask
+from eftgan.errors import UserError
+from eftgan.evaluation.accuracy import CIL, TIL, accuracy_matrix, average_over_seen
+from eftgan.evaluation.task_inference import infer_tasks, logits_together, shares_features
+from eftgan.files import write_json
+from eftgan.names import CLASSIFIER
+from eftgan.scores import read_scores
+from eftgan.training.checkpoint import read_shared, read_task
+from eftgan.training.run import SavedRun
+
+
+class ClassifierRun(SavedRun[ClassifierExperiment]):
+    """A run of classifier training."""
+
+    experiment_type = ClassifierExperiment
+
+    @property
+    def classes(self) -> dict[str, list[str]]:
+        """Names of the classes of every task, in the order of its head's outputs."""
+        return self.folder.read_classes()
+
+    @functools.cached_property
+    def labelled(self) -> list[LabelledTask]:
+        """The tasks with their images and class names."""
+        return open_classes(self.experiment)
+
+    def classifier(self, after: int) -> nn.Module:
+        """The classifier as it was when task number `after` (from 0) was trained, in eval mode."""
+        network = build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
+        indices = [after]
+        if self.folder.shared.exists():
+            read_shared(self.folder, {CLASSIFIER: network})
+            indices = range(after + 1)
+        for index in indices:
+            read_task(self.folder, index, self.tasks[index], CLASSIFIER, network)
+        return network.eval()
+
+    def classify(self, image: Tensor, task: str | None = None) -> tuple[str, list[tuple[str, float]]]:
+        """The task of a uint8 (3, S, S) image (inferred if not given) and its classes by probability."""
+        after = len(self.trained) - 1
+        names = self.trained if task is None else [self.trained[self.index(task)]]
+        network = self.classifier(after)
+        logits = logits_together(network, names, self.experiment.pixels(image[None]))
+        found = int(infer_tasks(logits, joined=shares_features(network, names)))
+        shares = logits[found][0].softmax(0)
+        ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
+        return names[found], ranked
+
+    def describe_network(self) -> str:
+        return f"{self.experiment.network.name}, {self.experiment.network.size} pixels"
+
+    def data_of(self, index: int) -> str:
+        return ", ".join(self.classes.get(self.tasks[index], ["classes not known yet"]))
+
+    def summary(self) -> str:
+        """What came out, and what a person does next."""
+        lines, scores, last = [], read_scores(self.folder.scores), len(self.trained) - 1
+        for metric in (TIL, CIL):
+            average = average_over_seen(accuracy_matrix(scores, self.tasks, metric), last)
+            lines.append(f"  {metric}  {average:.1%} on average over the {last + 1} tasks")
+        return "\n".join([
+            f"\n{last + 1} tasks trained: {', '.join(self.trained)}",
+            *lines,
+            f"  report   {self.folder.report}",
+            "next:",
+            f"  eftgan classify {self.folder.path} --image photo.jpg",
+            f"  eftgan report {self.folder.path} OTHER_RUN ...",
+        ])  # fmt: skip
+
+
+def note_classes(run: ClassifierRun, tasks: Sequence[LabelledTask]) -> None:
+    """Write down the tasks' classes; refuse data that has others than the run was started with."""
+    before, now = run.classes, {task.name: task.classes for task in tasks}
+    for name, classes in before.items():
+        if now.get(name, classes) != classes:
+            raise UserError(
+                f"{run.folder.path}: task {name} has the classes {', '.join(classes)}, the data has "
+                f"{', '.join(now[name])}; use the data that the run was started with"
+            )
+    write_json(run.folder.classes, before | now)

@@ -1,0 +1,1 @@
+"""Generators trained on one collection of images after another."""

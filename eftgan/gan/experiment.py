@@ -1,0 +1,204 @@
+"""A GAN experiment as a typed config, and its tasks with their images."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+from typing_extensions import Doc
+
+from eftgan.config import Choice, Count, NonNegative, Positive, Share
+from eftgan.data.collection import ImageCollection
+from eftgan.data.sequences import check_sequence, open_images, recorded_path
+from eftgan.errors import UserError
+from eftgan.methods import METHODS, Eft, Method
+from eftgan.models.gans import GANS, GanFamily, StackGan
+from eftgan.runfolder import RunFolder
+from eftgan.training.experiment import Experiment, Training, check_inits, refuse_differences
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """One collection of the sequence."""
+
+    name: Annotated[str, Doc("letters, digits, _ and -")]
+    data: Annotated[str, Doc("an LMDB folder made by data_prep, or shapes:<kind> for built-in pictures")]
+    limit: Annotated[Count | None, Doc("use that many images")] = None
+    steps: Annotated[Count | None, Doc("in place of training.steps")] = None
+    epochs: Annotated[Positive | None, Doc("in place of training.epochs")] = None
+    init: Annotated[str | None, Doc("in place of method.init")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GanTraining(Training):
+    """How every task is trained."""
+
+    batch: Annotated[Count, Doc("images per step and process")] = 24
+    steps: Annotated[Count | None, Doc("optimizer steps per task")] = None
+    epochs: Annotated[Positive | None, Doc("passes over a task's images, where steps is not given")] = None
+    learning_rate: Annotated[Positive, Doc("of Adam, for generator and discriminators")] = 2e-4
+    decay: Annotated[Share, Doc("the last part of a task's steps, in which the learning rate falls to 0; 0: none")] = (
+        0.0
+    )
+    betas: Annotated[tuple[Share, Share], Doc("of Adam")] = (0.5, 0.999)
+    ema_decay: Annotated[Share, Doc("of the averaged generator that samples come from")] = 0.999
+    recalibration: Annotated[
+        int, Field(ge=0), Doc("batches that measure its BatchNorm statistics when a task ends; 0: training's own serve")
+    ] = 0
+    accumulation: Annotated[Count, Doc("batches per optimizer step")] = 1
+    sync_batchnorm: Annotated[bool, Doc("BatchNorm over the batches of all processes (GPUs only)")] = False
+    diffaugment: Annotated[tuple[Literal["color", "translation", "cutout"], ...], Doc("augmentations; [] is off")] = ()
+    r1: Annotated[NonNegative, Doc("strength of the R1 penalty on the discriminators' gradients; 0: none")] = 0.0
+    snapshot_every_steps: Annotated[int, Field(ge=0), Doc("how often sample grids are drawn; 0: at the end only")] = 0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is measured after every task while training; `eftgan evaluate` does more at any time."""
+
+    features: Annotated[
+        Literal["none", "random", "inception"],
+        Doc("inception: FID; random: FD-random, a quick distance over a fixed random network; none: nothing"),
+    ] = "random"
+    samples: Annotated[int, Field(ge=2, le=1_000_000), Doc("images generated for each measurement")] = 1000
+
+
+def _for_gans(method: type) -> bool:
+    return issubclass(method, Method) and "gan" in method.serves
+
+
+@dataclass(frozen=True, kw_only=True)
+class GanExperiment(Experiment):
+    """A generator trained on one collection after another."""
+
+    kind: ClassVar[str] = "gan"
+    noun: ClassVar[str] = "image generator"
+
+    tasks: Annotated[list[TaskConfig], Doc("the sequence, in order")]
+    out: Annotated[str, Doc("the run's folder; an unfinished run there is continued")] = "runs/gan"
+    network: Annotated[GanFamily, Choice(GANS, "stackgan"), Doc("the family and its shape")] = field(
+        default_factory=StackGan
+    )
+    base_weights: Annotated[
+        str | dict[str, str] | None,
+        Doc("method.base=pretrained: a run's folder, a checkpoint of the generator, or one per role"),
+    ] = None
+    method: Annotated[Method, Choice(METHODS, "eft", _for_gans), Doc("the continual-learning method")] = field(
+        default_factory=Eft
+    )
+    training: Annotated[GanTraining, Doc("steps, batches, optimizers")] = field(default_factory=GanTraining)
+    evaluation: Annotated[Evaluation, Doc("after every task")] = field(default_factory=Evaluation)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sequence(self.task_names)
+        for task in self.tasks:
+            if not any((task.steps, task.epochs, self.training.steps, self.training.epochs)):
+                raise UserError(f"task {task.name}: how long? Set training.steps or training.epochs")
+        if (self.method.base == "pretrained") != (self.base_weights is not None):
+            raise UserError(
+                "method.base: pretrained and base_weights belong together: the one freezes the weights from the first "
+                "task on, the other says where they come from (start=RUN takes over a trained first task instead)"
+            )
+        check_inits(self)
+
+    def check_start(self, other: "GanExperiment") -> None:
+        refuse_differences(self, other, ("seed", "network"))
+        if not self.adapters.contain(other.adapters):
+            raise UserError(
+                f"start={self.start}: it was trained with other adapter sizes; group sizes may be its own or multiples"
+            )
+        if other.tasks[0] != self.tasks[0]:
+            raise UserError(f"start={self.start}: its task is not the first of this sequence")
+
+    @property
+    def task_names(self) -> list[str]:
+        return [task.name for task in self.tasks]
+
+    @property
+    def sequence(self) -> list[TaskConfig]:
+        return self.tasks
+
+    def init_of(self, task: str) -> str:
+        own = {each.name: each.init for each in self.tasks}
+        return own[task] or self.method.init
+
+
+@dataclass
+class GanTask:
+    """One collection to learn: its name, its images, and how long.
+
+    The images are opened when someone first asks for them: those of a finished task may be gone.
+    """
+
+    name: str
+    open: Callable[[], ImageCollection]
+    steps_for: Callable[[ImageCollection], int]  # optimizer steps
+
+    @functools.cached_property
+    def images(self) -> ImageCollection:
+        return self.open()
+
+    @property
+    def is_open(self) -> bool:
+        return "images" in vars(self)
+
+    @functools.cached_property
+    def steps(self) -> int:
+        return self.steps_for(self.images)
+
+
+def open_tasks(experiment: GanExperiment, processes: int) -> list[GanTask]:
+    """The sequence; the images that training will read are opened and checked, before anything is trained.
+
+    Those of finished tasks are left alone unless the method trains on them: an earlier collection may be gone.
+    """
+    method, names = experiment.method, experiment.task_names
+    if processes > 1 and len(method.trains_on(names)) > 1:
+        raise UserError(
+            f"method.name: {method.name} trains the parts of several tasks in turn, which processes cannot "
+            "average; start it as one process"
+        )
+    folder = RunFolder(Path(experiment.out))
+    together = experiment.training.batch * processes * experiment.training.accumulation
+    tasks = [_gan_task(experiment, task, folder.data_records().get(task.name), together) for task in experiment.tasks]
+    finished = folder.finished(names)
+    if experiment.start is not None:
+        finished = finished or names[:1]
+    needed = {task for last in range(len(finished), len(names)) for task in method.trains_on(names[: last + 1])}
+    for task, config in zip(tasks, experiment.tasks, strict=True):
+        if task.name in needed and len(task.images) < together:
+            raise UserError(
+                f"task {task.name}: {config.data} has {len(task.images)} images, fewer than one step takes "
+                f"({together}); lower training.batch"
+            )
+    return tasks
+
+
+def _gan_task(experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None, together: int) -> GanTask:
+    def open_unchanged() -> ImageCollection:
+        images = open_task_images(experiment, task, record)
+        if record and record.get("digest", images.digest) != images.digest:
+            raise UserError(
+                f"task {task.name}: {recorded_path(task.data, record)} holds other images than this run was started "
+                f"with; put those back, or name where they are now: tasks.{experiment.tasks.index(task)}.data=PATH"
+            )
+        return images
+
+    def steps_for(images: ImageCollection) -> int:
+        steps = task.steps or (None if task.epochs else experiment.training.steps)
+        epochs = task.epochs or experiment.training.epochs or 0.0
+        return steps or max(1, math.ceil(epochs * len(images) / together))
+
+    return GanTask(task.name, open_unchanged, steps_for)
+
+
+def open_task_images(
+    experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None = None
+) -> ImageCollection:
+    """A task's images; `record`: where the run found them when it started."""
+    path = recorded_path(task.data, record)
+    return open_images(path, size=experiment.network.sizes[-1], seed=experiment.seed, limit=task.limit)

@@ -1,0 +1,99 @@
+"""GANs as a kind of experiment: from the config to the report."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from torch import nn
+
+from eftgan.data.sequences import data_record
+from eftgan.evaluation.features import load_extractor
+from eftgan.evaluation.nearest import Nearest, nearest_earlier
+from eftgan.gan.experiment import GanExperiment, GanTask, open_tasks
+from eftgan.gan.networks import build_networks
+from eftgan.gan.run import GanRun
+from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
+from eftgan.gan.trainer import GanTrainer
+from eftgan.reports.write import write_report
+from eftgan.training.kind import Kind, Session
+
+
+class GanKind(Kind[GanExperiment, GanTask, GanRun]):
+    """Generators trained on one collection of images after another."""
+
+    name: ClassVar[str] = "gan"
+    sequence_key: ClassVar[str] = "tasks"
+    usual_methods: ClassVar[tuple[str, ...]] = ("finetune", "ewc", "mergan", "eft", "separate")
+    verb: ClassVar[str] = "sample"
+    experiment_type = GanExperiment
+    run_type = GanRun
+
+    def open_tasks(self, experiment: GanExperiment, processes: int) -> list[GanTask]:
+        return open_tasks(experiment, processes)
+
+    def build_networks(self, experiment: GanExperiment, tasks: Sequence[GanTask]) -> dict[str, nn.Module]:
+        return build_networks(experiment)
+
+    def data_records(self, experiment: GanExperiment, tasks: Sequence[GanTask]) -> dict[str, dict[str, str]]:
+        typed = {task.name: task.data for task in experiment.tasks}
+        return {task.name: data_record(typed[task.name], task.images.digest) for task in tasks if task.is_open}
+
+    def find_nearest(
+        self, experiment: GanExperiment, tasks: Sequence[GanTask], wanted: Sequence[str]
+    ) -> Mapping[str, Nearest]:
+        return nearest_earlier({task.name: task.images for task in tasks}, wanted, experiment.network.sizes[-1])
+
+    def only_first_task(self, data: dict[str, Any]) -> dict[str, Any]:
+        return {"tasks": data["tasks"][:1]}
+
+    def shares_first_task(self, experiment: GanExperiment) -> bool:
+        return True  # all methods have the same networks
+
+    def accumulation(self, experiment: GanExperiment) -> int:
+        return experiment.training.accumulation
+
+    def make_trainer(self, session: Session[GanExperiment, GanTask, GanRun]) -> GanTrainer:
+        experiment, run, accelerator = session.experiment, session.run, session.accelerator
+
+        def after_task(index: int) -> None:
+            measures, newest = experiment.evaluation.features != "none", index == len(run.trained) - 1
+            if measures and newest and accelerator.num_processes > 1:  # the long part of a first measurement
+                share = {"rank": accelerator.process_index, "processes": accelerator.num_processes}
+                scorer(run).reference(index, **share, barrier=accelerator.wait_for_everyone)
+            if accelerator.is_main_process:
+                score_growth(run, index, session.networks)
+                finish_task(run, index)
+            accelerator.wait_for_everyone()
+
+        return GanTrainer(
+            accelerator=accelerator,
+            networks=session.networks,
+            method=experiment.method,
+            options=experiment.training,
+            family=experiment.network,
+            seed=experiment.seed,
+            folder=run.folder,
+            start=session.start,
+            starts=session.starts,
+            after_task=after_task,
+        )
+
+
+def finish_task(run: GanRun, index: int) -> None:
+    """Grids, scores and the report after one task; what is there already is not made again."""
+    run.draw_grids(index)
+    if run.experiment.evaluation.features != "none":
+        scorer(run).score(index)
+    if index == len(run.trained) - 1:  # a continued run passes its earlier tasks without a report for each
+        write_report([run.folder.path], run.folder.report)
+
+
+def scorer(run: GanRun) -> RunScorer:
+    """What measures a run as its config says."""
+    evaluation = run.experiment.evaluation
+    return RunScorer(run, _extractor(evaluation.features), evaluation.samples, statistics_folder(run))
+
+
+_extractor = functools.cache(load_extractor)
+GAN = GanKind()
+train_gan = GAN.train

@@ -1,0 +1,29 @@
+"""BatchNorm statistics of averaged weights, measured instead of taken over from training.
+
+Running statistics follow the last few batches of the weights in training; the average of many steps' weights, which
+samples are drawn with, has others.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from eftgan.adapters import task_modules, using_task
+from eftgan.adapters.modes import evaluating
+
+
+@torch.no_grad()
+def recalibrate(network: nn.Module, task: str, batches: Iterable[Tensor]) -> None:
+    """The task's running statistics become the mean of the batches' own; nothing else changes."""
+    norms = [norm for norm in task_modules(network, task, "norms") if isinstance(norm, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    with using_task(network, task), evaluating(network):
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain mean over all batches
+            norm.train()
+        for batch in batches:
+            network(batch)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum

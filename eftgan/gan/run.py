@@ -1,0 +1,111 @@
+"""Run folders of GAN training, read back: the generator after any task, samples, grids."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from eftgan.adapters import merge_task
+from eftgan.data.collection import ImageCollection
+from eftgan.data.grid import save_grid
+from eftgan.data.streams import stream
+from eftgan.data.transforms import centre_crop
+from eftgan.errors import UserError
+from eftgan.gan.experiment import GanExperiment, open_task_images
+from eftgan.gan.networks import build_generator
+from eftgan.gan.sampling import GRID_IMAGES, fixed_noise, generate
+from eftgan.names import GENERATOR
+from eftgan.training.checkpoint import read_shared, read_task
+from eftgan.training.run import SavedRun
+
+
+class GanRun(SavedRun[GanExperiment]):
+    """A run of GAN training."""
+
+    experiment_type = GanExperiment
+    _newest: tuple[tuple[int, ...], nn.Module] | None = None  # the generator built last, and of which files
+
+    def generator(self, after: int) -> nn.Module:
+        """The generator as it was when task number `after` (from 0) was trained, in eval mode.
+
+        Built once for all who draw from it after a task: treat it as read-only.
+        """
+        self.require_trained()
+        files = [
+            self.folder.shared,
+            *(self.folder.task_file(i, name) for i, name in enumerate(self.tasks[: after + 1])),
+        ]
+        stamp = tuple(path.stat().st_mtime_ns for path in files if path.exists())
+        if self._newest is None or self._newest[0] != (after, *stamp):
+            self._newest = ((after, *stamp), self._build(after))
+        return self._newest[1]
+
+    def _build(self, after: int) -> nn.Module:
+        generator = build_generator(self.experiment)
+        if not self.folder.shared.exists():
+            read_task(self.folder, after, self.tasks[after], GENERATOR, generator)
+            return generator.eval()
+        read_shared(self.folder, {GENERATOR: generator})
+        for index, name in enumerate(self.tasks[: after + 1]):
+            read_task(self.folder, index, name, GENERATOR, generator)
+        return generator.eval()
+
+    def sample(self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None) -> Tensor:
+        """`count` finest images of a task (uint8), the same for the same seed."""
+        z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
+        if truncation is not None:
+            z = truncated(z, truncation)
+        return torch.cat(list(generate(merge_task(generator, task), z)))
+
+    def draw_grids(self, after: int) -> None:
+        """Grids of every seen task after one task, and of its images, where none were drawn since it was trained."""
+        trained = self.folder.task_file(after, self.tasks[after]).stat().st_mtime_ns
+
+        def is_due(grid: Path) -> bool:
+            return not grid.exists() or grid.stat().st_mtime_ns < trained
+
+        missing = [i for i in range(after + 1) if is_due(self.folder.sample_grid(self.tasks, after, i))]
+        if missing:
+            generator = self.generator(after)
+            for index in missing:
+                z = fixed_noise(self.experiment.seed, self.tasks[index], self.experiment.network.z_dim)
+                images = torch.cat(list(generate(merge_task(generator, self.tasks[index]), z)))
+                save_grid(images, self.folder.sample_grid(self.tasks, after, index), columns=4)
+        real = self.folder.samples / "real" / f"{after + 1:02d}-{self.tasks[after]}.png"
+        if is_due(real):
+            try:
+                images = self.real_images(after)
+            except UserError as error:
+                print(f"no picture of real images is drawn: {error}")
+                return
+            picked = torch.stack([images[i * len(images) // GRID_IMAGES] for i in range(GRID_IMAGES)])
+            save_grid(centre_crop(picked, self.experiment.network.sizes[-1]), real, columns=4)
+
+    def summary(self) -> str:
+        """What a person does next with a run."""
+        path, task = self.folder.path, self.trained[-1]
+        return "\n".join([
+            f"\n{len(self.trained)} tasks trained: {', '.join(self.trained)}",
+            f"  samples  {self.folder.samples}",
+            f"  report   {self.folder.report}",
+            "next:",
+            f"  eftgan sample {path} --task {task} --n 64 --out {task}.png",
+            f"  eftgan evaluate {path}          # FID with the real Inception weights",
+            f"  eftgan info {path}",
+        ])  # fmt: skip
+
+    def describe_network(self) -> str:
+        return self.experiment.network.describe()
+
+    def data_of(self, index: int) -> str:
+        return self.experiment.tasks[index].data
+
+    def real_images(self, index: int) -> ImageCollection:
+        """The training images of a task; a UserError where they are gone."""
+        task = self.experiment.tasks[index]
+        return open_task_images(self.experiment, task, self.folder.data_records().get(task.name))
+
+
+def truncated(z: Tensor, limit: float) -> Tensor:
+    """Noise redrawn where it is beyond `limit`: more typical, less varied images."""
+    return torch.erfinv(torch.erf(z / 2**0.5) * torch.erf(torch.tensor(limit / 2**0.5))) * 2**0.5

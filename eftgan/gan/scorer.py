@@ -1,0 +1,237 @@
+"""Score lines of a GAN run: the distance of every seen task after every task, and the growth per task."""
+
+import dataclasses
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from eftgan.adapters import merge_task, shared_state, task_state
+from eftgan.data.streams import stream
+from eftgan.errors import UserError
+from eftgan.evaluation.features import Extractor
+from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
+from eftgan.evaluation.growth import growth, total_growth
+from eftgan.evaluation.reference import collect_statistics, kept_statistics, reference_key, reference_statistics
+from eftgan.gan.run import GanRun
+from eftgan.gan.sampling import generate
+from eftgan.names import GENERATOR
+from eftgan.scores import REAL, Score, append_scores, read_scores
+from eftgan.tensors import read_tensors, tensors_digest
+from eftgan.training.checkpoint import below
+
+
+def statistics_folder(run: GanRun) -> Path:
+    """Where statistics of real images are kept: beside the runs, which share them."""
+    return run.folder.path.parent / ".statistics"
+
+
+def score_growth(run: GanRun, through: int, networks: dict[str, nn.Module]) -> None:
+    """One line for what the task adds to the networks; `networks` have the run's tasks."""
+    experiment, task = run.experiment, run.tasks[through]
+    if any(score.metric == "growth" and score.tested_on == task for score in read_scores(run.folder.scores)):
+        return
+    growths = {}
+    for role, network in networks.items():
+        owned = experiment.method.owned_by_tasks(role)
+        full = growth(network, experiment.network.example(role), task)
+        growths[role] = dataclasses.replace(
+            full,
+            adapter_parameters=full.adapter_parameters if "transforms" in owned else 0,
+            norm_parameters=full.norm_parameters if "norms" in owned else 0,
+            head_parameters=full.head_parameters if "heads" in owned else 0,
+        )
+    total = total_growth(growths)
+    details = {k: v for k, v in dataclasses.asdict(total).items() if k != "layers"}
+    details |= {
+        "bytes_shared": details.pop("bytes_base"),
+        "bytes_task": run.folder.task_file(through, task).stat().st_size,
+    }
+    line = (run.folder.path.name, experiment.method.name, experiment.seed, task, task, "growth")
+    append_scores(run.folder.scores, [Score(*line, total.parameter_growth, 0, details)])
+
+
+def weights_digests(run: GanRun, after: int) -> list[str]:
+    """One digest a task, up to number `after`: of all that draws its images. Frozen weights need no network for it."""
+    seen, folder = run.tasks[: after + 1], run.folder
+    if folder.shared.exists():
+        shared, _ = read_tensors(folder.shared)
+        states = (shared | read_tensors(folder.task_file(i, task))[0] for i, task in enumerate(seen))
+        return [tensors_digest(below(GENERATOR, state)) for state in states]
+    generator = run.generator(after)
+    return [tensors_digest({**shared_state(generator), **task_state(generator, task)}) for task in seen]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunScorer:
+    """Measures a run with one extractor and a number of samples; lines that still hold are not made again."""
+
+    run: GanRun
+    extractor: Extractor
+    samples: int
+    cache: Path  # statistics of real images
+    elsewhere: int | None = None  # samples for cells that are neither just learned nor final
+    _references: dict[int, str | None] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
+        """Measure each seen task as it is after task number `through` (from 0)."""
+        names = self.run.tasks
+        wanted = [i for i in range(through + 1) if tasks is None or names[i] in tasks]
+        known = read_scores(self.run.folder.scores)
+        weights = weights_digests(self.run, through)
+        subjects = {i: subject for i in wanted if (subject := self._subject(known, i, weights[i]))}
+        missing = [i for i in subjects if not self._find(known, through, i, subjects[i])]
+        if not missing:
+            return []
+        generator, made, written = self.run.generator(through), [], 0
+        for tested in missing:
+            carried = self._carry_over(known, through, tested, subjects[tested])
+            real = None if carried else self._reference_or_say(tested)
+            if real is not None:
+                made += self._measure(generator, through, tested, subjects[tested], real)
+            made += carried
+            if not carried or tested == missing[-1]:  # carried lines cost nothing and wait for one that did
+                append_scores(self.run.folder.scores, made[written:])
+                written = len(made)
+        return made
+
+    def samples_for(self, through: int, tested: int) -> int:
+        """How many images a cell of the table is measured with."""
+        main = through == tested or through == len(self.run.tasks) - 1
+        return self.samples if main or self.elsewhere is None else self.elsewhere
+
+    def reference(self, tested: int, **sharing: Any) -> FeatureStatistics:
+        """Statistics of a task's training images; `sharing`: rank, processes and barrier of several processes.
+
+        Where the images are gone, the statistics that were kept of them serve.
+        """
+        task, size = self.run.tasks[tested], self.run.experiment.network.sizes[-1]
+        try:
+            images = self.run.real_images(tested)
+        except UserError:
+            kept = kept_statistics(self.cache, self._references.get(tested))
+            if kept is None:
+                raise
+            return kept
+        return reference_statistics(images, self.extractor, size, cache=self.cache, title=f"{task}, real", **sharing)
+
+    def _subject(self, known: list[Score], tested: int, weights: str) -> dict[str, str] | None:
+        """What a line must be about to hold today, see `Score.subject`; none where the images are gone for good."""
+        if tested not in self._references:  # to open a large collection may take a while
+            size = self.run.experiment.network.sizes[-1]
+            try:
+                reference = reference_key(self.run.real_images(tested), self.extractor, size).digest
+            except UserError as error:
+                reference = self._recorded_reference(known, tested)
+                if reference is None:
+                    print(f"{self.run.tasks[tested]}: not measured: {error}")
+            self._references[tested] = reference
+        reference = self._references[tested]
+        if reference is None:
+            return None
+        digest = self.extractor.digest
+        return {"weights": weights, "reference": reference, "extractor_digest": digest}
+
+    def _recorded_reference(self, known: list[Score], tested: int) -> str | None:
+        """What earlier lines say of a task's images, where these are gone."""
+        lines = [score.subject for score in known if score.tested_on == self.run.tasks[tested]]
+        own = [line["reference"] for line in lines if line["extractor_digest"] == self.extractor.digest]
+        return own[-1] if own else None
+
+    def _find(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
+        """The cell's lines about just this, measured with as many samples or more."""
+        names = (self.run.tasks[through], self.run.tasks[tested])
+        return [
+            score
+            for score in known
+            if (score.trained_through, score.tested_on) == names
+            and score.metric in self.extractor.metric_names
+            and score.n >= self.samples_for(through, tested)
+            and score.subject == subject
+        ]
+
+    def _carry_over(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
+        """The task's earlier lines, if its weights are proven to be the same bits."""
+        for earlier in range(tested, through):
+            if found := self._find(known, earlier, tested, subject):
+                return [self._carried(score, self.run.tasks[through]) for score in found]
+        return self._take_over(subject) if through == 0 else []
+
+    def _take_over(self, subject: dict[str, str]) -> list[Score]:
+        """The first task's lines of the run that this one started from, if it has the same weights there."""
+        start, task = self.run.experiment.start, self.run.tasks[0]
+        known = read_scores(Path(start) / self.run.folder.scores.name) if start else []
+        found = self._find(known, 0, 0, subject)
+        kinds = {(score.metric, subject["reference"]) for score in found}
+        floor = {  # by metric, so that the newest stays; its N may be smaller: half of the real images at most
+            score.metric: self._own(score)
+            for score in known
+            if (score.trained_through, score.tested_on) == (REAL, task)
+            and (score.metric, score.subject["reference"]) in kinds
+        }
+        return [self._carried(score, task) for score in found] + list(floor.values())
+
+    def _carried(self, score: Score, through: str) -> Score:
+        return dataclasses.replace(
+            self._own(score), trained_through=through, details={**score.details, "carried": True}
+        )
+
+    def _own(self, score: Score) -> Score:
+        """A line that may be another run's, as one of this run."""
+        experiment = self.run.experiment
+        return dataclasses.replace(
+            score, run=self.run.folder.path.name, method=experiment.method.name, seed=experiment.seed
+        )
+
+    def _reference_or_say(self, tested: int) -> FeatureStatistics | None:
+        """The statistics; none, with a line, where the images and all that was kept of them are gone."""
+        try:
+            return self.reference(tested)
+        except UserError as error:
+            print(f"{self.run.tasks[tested]}: not measured: {error}")
+            return None
+
+    def _measure(
+        self, generator: nn.Module, through: int, tested: int, subject: dict[str, str], real: FeatureStatistics
+    ) -> list[Score]:
+        """Distances between every training image of the task and freshly generated ones."""
+        experiment, task = self.run.experiment, self.run.tasks[tested]
+        count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
+        z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
+        drawing = merge_task(generator, task).to(self.extractor.device)
+        fakes = (image for batch in generate(drawing, z) for image in batch)
+        title = f"{task} after {self.run.tasks[through]}"
+        fake = collect_statistics(fakes, self.extractor, total=count, title=title)
+        lines = self._lines(self.run.tasks[through], task, real, fake, {**subject, "carried": False})
+        return lines + self._floor(task, real, subject["reference"]) if through == tested else lines
+
+    def _floor(self, task: str, real: FeatureStatistics, reference: str) -> list[Score]:
+        """Some real images against the others, as many as are generated: what a perfect generator would be given."""
+        count = min(self.samples, len(real.features) // 2)
+        if count < 2:
+            return []
+        order = torch.randperm(len(real.features), generator=stream(0, reference, "floor"))
+        some, others = (FeatureStatistics.from_features(real.features[rows]) for rows in order.tensor_split([count]))
+        return self._lines(REAL, task, others, some, {"reference": reference})
+
+    def _lines(
+        self, through: str, task: str, real: FeatureStatistics, other: FeatureStatistics, details: dict
+    ) -> list[Score]:
+        """Both distances of one comparison."""
+        experiment, extractor = self.run.experiment, self.extractor
+        head = (self.run.folder.path.name, experiment.method.name, experiment.seed, through, task)
+        details = {
+            "extractor": extractor.name,
+            "extractor_digest": extractor.digest,
+            "resize": extractor.resize,
+            "reference_n": real.n,
+            **details,
+        }
+        frechet, kernel = extractor.metric_names
+        kid, spread = kernel_distance(real.features, other.features)
+        return [
+            Score(*head, frechet, frechet_distance(real, other), other.n, details),
+            Score(*head, kernel, kid, other.n, {**details, "std": spread}),
+        ]

@@ -1,0 +1,273 @@
+"""Continual GAN training: one readable loop over Accelerate.
+
+Per task: grow the networks -> freeze -> optimizers over what is trainable -> prepare -> train -> the EMA weights
+become the generator, its BatchNorm statistics are fitted to them (if asked) -> the method remembers -> verify that
+nothing frozen moved -> save.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from eftgan.adapters import select_task, using_task
+from eftgan.adapters.modes import evaluating
+from eftgan.data.collection import ImageCollection
+from eftgan.data.grid import save_grid
+from eftgan.data.streams import stream, stream_seed
+from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
+from eftgan.errors import UserError
+from eftgan.gan.diffaugment import diff_augment
+from eftgan.gan.experiment import GanTask, GanTraining
+from eftgan.gan.losses import ADVERSARIAL, REGULARISERS, Adversarial, gradient_penalty
+from eftgan.gan.probe import gan_probe
+from eftgan.gan.recalibrate import recalibrate
+from eftgan.gan.round_robin import RoundRobinBatches
+from eftgan.gan.sampling import fixed_noise
+from eftgan.methods import Batch, Probe
+from eftgan.models.gans import GanFamily
+from eftgan.names import GENERATOR
+from eftgan.progress import progress_bar
+from eftgan.training.checkpoint import (
+    below,
+    restore_optimizers,
+)
+from eftgan.training.ema import Ema
+from eftgan.training.trainer import Trainer
+
+PENALTY_EVERY = 4  # batches: lazy regularisation (Karras et al. 2020), a fraction of the cost of every batch
+
+
+@dataclass(kw_only=True)
+class GanTrainer(Trainer[GanTask]):
+    """Trains "generator" and its discriminators ("discriminator32" and so on, coarse to fine)."""
+
+    options: GanTraining
+    family: GanFamily
+    ema: Ema | None = None  # of the task in training
+
+    @property
+    def adversarial(self) -> Adversarial:
+        return ADVERSARIAL[self.family.adversarial]
+
+    @property
+    def discriminators(self) -> list[str]:
+        return [role for role in self.networks if role != GENERATOR]
+
+    def run(self, tasks: list[GanTask]) -> None:
+        """Train every task that is not done yet, and call `after_task` for each one that is."""
+        names = [task.name for task in tasks]
+        resumed = self.restore(names)
+        if self.progress.step and self.progress.step >= tasks[self.progress.task].steps:
+            raise UserError(f"{self.folder.path / 'state'}: stands beyond the task's last step; was it shortened?")
+        self.run_tasks(
+            names, lambda index: self._train_task(index, tasks, resumed), lambda index: self._probe(tasks[index])
+        )
+
+    def _train_task(self, index: int, tasks: list[GanTask], resumed: dict[str, Tensor] | None) -> None:
+        task, fresh = tasks[index], self.progress.step == 0
+        if fresh:
+            torch.manual_seed(stream_seed(self.seed, task.name, "init"))
+            self.method.grow(self.networks, task.name, init=self.starts.get(task.name))
+        for network in self.networks.values():
+            select_task(network, task.name)
+            network.train()
+        trainable = self.method.trainable(self.networks, task.name)
+        # Listed once: a walk over all tasks' parameters at every step would cost more with every task.
+        self._discriminating = [p for role in self.discriminators for p in trainable[role]]
+        frozen = self.frozen_digest(task.name)
+        self.ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
+        rate = self.options.learning_rate
+        self._rates = {role: rate * self.method.rate(role, first=index == 0) for role in trainable}
+        self.optimizers = {role: self._optimizer(trainable[role], self._rates[role]) for role in trainable}
+        if not fresh:
+            self.ema.load_state_dict(below("ema", resumed))
+            restore_optimizers(self.optimizers, self.networks, resumed)
+        together = self.method.trains_on([each.name for each in tasks[: index + 1]])
+        self._train_steps(task, {each.name: each.images for each in tasks if each.name in together})
+        self.ema.become()
+        self.ema = None
+        self._recalibrate(together)
+        self.agree_on_buffers()
+        self.finish_task(index, task.name, frozen, self._probe(task))
+
+    def further_state(self) -> dict[str, dict[str, Tensor]]:
+        return {"ema": self.ema.state_dict()} if self.ema else {}
+
+    def _train_steps(self, task: GanTask, images: dict[str, ImageCollection]) -> None:
+        """`images`: of the tasks that the method trains on, mostly of this one alone; they take turns."""
+        networks, stepping = self._prepare()
+        accelerator, progress = self.accelerator, self.progress
+        bar = progress_bar(
+            total=task.steps, initial=progress.step, desc=task.name, unit="step", show=accelerator.is_main_process
+        )
+        started = time.monotonic() - progress.seconds
+        healthy = torch.ones((), dtype=torch.bool, device=accelerator.device)
+        first = progress.step * self.options.accumulation
+        with bar:
+            for micro, (of, batch) in enumerate(self._batches(task, images), first):
+                self._set_rates(progress.step / task.steps)
+                with accelerator.accumulate(*networks.values()), self._using(of):
+                    losses = self._micro_step(task.name, micro, batch, networks, stepping)
+                healthy &= torch.stack(list(losses.values())).isfinite().all()
+                if accelerator.sync_gradients:
+                    self.ema.update()
+                    progress.step, progress.total = progress.step + 1, progress.total + 1
+                    progress.seconds = time.monotonic() - started
+                    bar.update()
+                    self._after_step(task, losses, healthy, bar)
+        accelerator.free_memory()
+
+    def _micro_step(
+        self, task: str, micro: int, images: Tensor, networks: dict[str, nn.Module], stepping: dict[str, Any]
+    ) -> dict[str, Tensor]:
+        """The discriminators, then the generator, on one forward of the generator."""
+        rank, device = self.accelerator.process_index, self.accelerator.device
+        crops = random_crop_flip(images, self.family.sizes[-1], stream(self.seed, task, "crop", micro, rank))
+        reals = multiscale(crops.to(device), self.family.sizes)
+        z = torch.randn(len(images), self.family.z_dim, generator=stream(self.seed, task, "noise", micro, rank)).to(
+            device
+        )
+        augment = self._augmenter(task, micro, rank)
+        losses = {}
+
+        def step(role: str, loss: Tensor, batch: Batch) -> None:
+            loss = loss + self.method.penalty(role, self.networks, batch)
+            self.accelerator.backward(loss)
+            stepping[role].step()
+            if self.accelerator.sync_gradients:
+                self.method.after_step(role, self.networks)  # the gradients are still there to be looked at
+            stepping[role].zero_grad()
+            losses[role] = loss.detach()
+
+        fakes = networks[GENERATOR](z)
+        for role, real, fake in zip(self.discriminators, reals, fakes, strict=True):
+            loss = self._discriminator_loss(networks[role], real, fake.detach(), augment, micro)
+            step(role, loss, Batch(real))
+        with self._constant_discriminators():
+            step(GENERATOR, self._generator_loss(fakes, augment), Batch(z, fakes))
+        return losses
+
+    def _discriminator_loss(
+        self, discriminate: nn.Module, real: Tensor, fake: Tensor, augment: Callable[[Tensor], Tensor], micro: int
+    ) -> Tensor:
+        """Adversarial, and every few batches the penalty on the real images."""
+        penalised = self.options.r1 > 0 and micro % PENALTY_EVERY == 0
+        real = real.detach().requires_grad_(penalised)
+        # Two forwards: BatchNorm must not mix real and fake statistics.
+        real_logits, fake_logits = discriminate(augment(real)), discriminate(augment(fake))
+        loss = self.adversarial.discriminator(real_logits, fake_logits)
+        if penalised:
+            loss = loss + self.options.r1 * PENALTY_EVERY * gradient_penalty(real_logits, real)
+        return loss
+
+    def _generator_loss(self, fakes: list[Tensor], augment: Callable[[Tensor], Tensor] = nn.Identity()) -> Tensor:  # noqa: B008
+        """Adversarial over all stages, and what else the family asks for."""
+        with self.accelerator.autocast():
+            stages = zip(self.discriminators, fakes, strict=True)
+            adversarial = sum(self.adversarial.generator(self.networks[role](augment(fake))) for role, fake in stages)
+        return adversarial + sum(REGULARISERS[name](fakes) for name in self.family.regularisers)
+
+    @contextlib.contextmanager
+    def _constant_discriminators(self) -> Iterator[None]:
+        """The generator's step needs gradients through the discriminators, none of their weights."""
+        for parameter in self._discriminating:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in self._discriminating:
+                parameter.requires_grad_(True)
+
+    def _augmenter(self, task: str, micro: int, rank: int) -> Callable[[Tensor], Tensor]:
+        if not self.options.diffaugment:
+            return nn.Identity()
+        generator = stream(self.seed, task, "diffaugment", micro, rank)
+        return lambda images: diff_augment(images, self.options.diffaugment, generator)
+
+    def _optimizer(self, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameters, rate, tuple(self.options.betas))
+
+    def _set_rates(self, done: float) -> None:
+        """The learning rates when this part of a task's steps is done."""
+        share = min(1.0, (1.0 - done) / self.options.decay) if self.options.decay else 1.0
+        for role, optimizer in self.optimizers.items():
+            for group in optimizer.param_groups:
+                group["lr"] = self._rates[role] * share
+
+    def _prepare(self) -> tuple[dict[str, nn.Module], dict[str, Any]]:
+        """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks."""
+        if self.options.sync_batchnorm and self.accelerator.num_processes > 1:
+            if self.accelerator.device.type == "cpu":
+                raise UserError("training.sync_batchnorm needs GPUs; set it to false")
+            for role, network in self.networks.items():
+                self.networks[role] = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+        roles = list(self.networks)
+        prepared = self.accelerator.prepare(*self.networks.values(), *(self.optimizers[role] for role in roles))
+        networks, stepping = prepared[: len(roles)], prepared[len(roles) :]
+        return dict(zip(roles, networks, strict=True)), dict(zip(roles, stepping, strict=True))
+
+    def _batches(self, task: GanTask, images: dict[str, ImageCollection]) -> DataLoader:
+        """From the current step to the task's last: the same batches however often training stopped."""
+        options, accelerator = self.options, self.accelerator
+        rank, world = accelerator.process_index, accelerator.num_processes
+        turns = RoundRobinBatches(images, options.batch, seed=self.seed, rank=rank, world=world)
+        numbers = range(self.progress.step * options.accumulation, task.steps * options.accumulation)
+        return DataLoader(turns, sampler=numbers, batch_size=None, num_workers=options.workers)
+
+    @contextlib.contextmanager
+    def _using(self, task: str) -> Iterator[None]:
+        """Every network computes for the task inside the block."""
+        with contextlib.ExitStack() as stack:
+            for network in self.networks.values():
+                stack.enter_context(using_task(network, task))
+            yield
+
+    def _recalibrate(self, tasks: list[str]) -> None:
+        """Fit the BatchNorm statistics of the tasks just trained to the averaged weights."""
+        count, batch = self.options.recalibration, self.options.batch
+        if count == 0:
+            return
+        for task in tasks:
+            noise = torch.randn(count, batch, self.family.z_dim, generator=stream(self.seed, task, "recalibration"))
+            recalibrate(self.networks[GENERATOR], task, noise.to(self.accelerator.device))
+
+    def _probe(self, task: GanTask) -> Probe:
+        return gan_probe(
+            self.networks,
+            lambda: task.images,
+            task.name,
+            self.seed,
+            self.family,
+            self._generator_loss,
+            self.adversarial.discriminator,
+        )
+
+    def _after_step(self, task: GanTask, losses: dict[str, Tensor], healthy: Tensor, bar: tqdm) -> None:
+        """Log, draw, save, stop: whatever is due."""
+        options = self.options
+        if self.due(options.log_every_steps) or self.progress.step == task.steps:
+            if not healthy:
+                self.refuse_ill_health(task.name)
+            values = {role: float(loss) for role, loss in losses.items()}
+            shown = {role.replace("generator", "G").replace("discriminator", "D"): v for role, v in values.items()}
+            bar.set_postfix({role: f"{value:.2f}" for role, value in shown.items()}, refresh=False)
+            self.accelerator.log({f"{task.name}/{role}": v for role, v in values.items()}, step=self.progress.total)
+        if self.due(options.snapshot_every_steps) and self.accelerator.is_main_process:
+            self._draw_progress(task)
+        self.save_or_stop(task.name, task.steps, options.save_every_steps, healthy)
+
+    @torch.no_grad()
+    def _draw_progress(self, task: GanTask) -> None:
+        generator = self.networks[GENERATOR]
+        with self.ema.applied(), evaluating(generator):
+            z = fixed_noise(self.seed, task.name, self.family.z_dim).to(self.accelerator.device)
+            for size, images in zip(self.family.sizes, generator(z), strict=True):
+                name = f"{task.name}-step-{self.progress.step:06d}-{size}px.png"
+                save_grid(to_uint8(images), self.folder.samples / "progress" / name, columns=4)

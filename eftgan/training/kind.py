@@ -1,0 +1,132 @@
+"""A kind of experiment: what it trains and measures. How training starts, goes on and ends is the same for all."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from accelerate import Accelerator
+from torch import nn
+
+from eftgan.names import NEAREST
+from eftgan.runfolder import RunFolder
+from eftgan.training.experiment import Experiment, start_folder, start_of
+from eftgan.training.launch import make_accelerator
+from eftgan.training.run import SavedRun
+from eftgan.training.trainer import Task, Trainer
+
+AnyExperiment = TypeVar("AnyExperiment", bound=Experiment)
+AnyTask = TypeVar("AnyTask", bound=Task)
+AnyRun = TypeVar("AnyRun", bound=SavedRun)
+
+
+class Found(Protocol):
+    """The earlier task that another one starts from."""
+
+    task: str
+
+
+@dataclass(frozen=True)
+class Session(Generic[AnyExperiment, AnyTask, AnyRun]):
+    """One start of training: everything that a trainer is made of."""
+
+    experiment: AnyExperiment
+    run: AnyRun
+    tasks: list[AnyTask]
+    networks: dict[str, nn.Module]
+    accelerator: Accelerator
+    start: RunFolder | None  # a run whose first task is taken over
+    starts: Mapping[str, str]  # by task, where it starts in place of the method's `init`
+
+
+class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
+    """What is trained. A new kind is a folder beside `gan/` and `classifier/`, and a line in `KINDS`."""
+
+    name: ClassVar[str]  # as methods' `serves`, run.json and `eftgan train` call it
+    sequence_key: ClassVar[str]  # the key of a config that lists what the tasks come from
+    usual_methods: ClassVar[tuple[str, ...]]  # what `eftgan compare` compares where none are named
+    verb: ClassVar[str]  # the command that people use its runs with
+    experiment_type: type[AnyExperiment]
+    run_type: type[AnyRun]
+
+    @abstractmethod
+    def open_tasks(self, experiment: AnyExperiment, processes: int) -> list[AnyTask]:
+        """The sequence, what training will read of it opened and checked."""
+
+    @abstractmethod
+    def build_networks(self, experiment: AnyExperiment, tasks: Sequence[AnyTask]) -> dict[str, nn.Module]:
+        """By role, with their banks in, weights fixed by the seed, no task yet."""
+
+    @abstractmethod
+    def data_records(self, experiment: AnyExperiment, tasks: Sequence[AnyTask]) -> dict[str, dict[str, str]]:
+        """What the run is to remember of its data."""
+
+    @abstractmethod
+    def find_nearest(
+        self, experiment: AnyExperiment, tasks: Sequence[AnyTask], wanted: Sequence[str]
+    ) -> Mapping[str, Found]:
+        """For every wanted task the earlier one of the most similar images."""
+
+    @abstractmethod
+    def make_trainer(self, session: Session[AnyExperiment, AnyTask, AnyRun]) -> Trainer[AnyTask]:
+        """What takes the networks through the tasks, and measures and reports after each."""
+
+    @abstractmethod
+    def only_first_task(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The keys by which a config is cut down to its first task."""
+
+    @abstractmethod
+    def shares_first_task(self, experiment: AnyExperiment) -> bool:
+        """Whether a first task trained by fine-tuning fits the method's networks."""
+
+    def accumulation(self, experiment: AnyExperiment) -> int:
+        """Batches per optimizer step."""
+        return 1
+
+    def begin(self, run: AnyRun, tasks: Sequence[AnyTask]) -> None:
+        """Write down what else the run's folder must hold before training."""
+
+    def train(self, experiment: AnyExperiment, command: str) -> AnyRun | None:
+        """Train every task, going on where the folder stands; after each one measure and report.
+
+        The main process gets the finished run back, the others nothing.
+        """
+        folder = RunFolder(Path(experiment.out))
+        accelerator = make_accelerator(
+            folder.path,
+            accumulation=self.accumulation(experiment),
+            mixed_precision=experiment.training.mixed_precision,
+            log_with=experiment.log_with,
+        )
+        tasks = self.open_tasks(experiment, accelerator.num_processes)
+        start = start_of(experiment)
+        networks = self.build_networks(experiment, tasks)  # as the rest: what is wrong shows before anything is written
+        known, nearest = self._nearest(experiment, folder, tasks)
+        main = accelerator.is_main_process
+        with folder.locked() if main else contextlib.nullcontext():
+            if main:
+                start_folder(experiment, folder, command, self.data_records(experiment, tasks), nearest)
+                for task, found in nearest.items():
+                    print(f"task {task} starts from {found}")
+                self.begin(self.run_type(folder.path), tasks)
+            accelerator.wait_for_everyone()
+            if experiment.log_with:
+                accelerator.init_trackers(self.name)
+            run = self.run_type(folder.path)
+            own = {name: experiment.init_of(name) for name in experiment.task_names}
+            starts = own | known | {task: found.task for task, found in nearest.items()}
+            session = Session(experiment, run, tasks, networks, accelerator, start, starts)
+            self.make_trainer(session).run(tasks)
+            accelerator.end_training()
+        return run if main else None
+
+    def _nearest(
+        self, experiment: AnyExperiment, folder: RunFolder, tasks: Sequence[AnyTask]
+    ) -> tuple[dict[str, str], Mapping[str, Found]]:
+        """Where tasks with `init: nearest` start: what an earlier start found, and what is found now."""
+        known = {name: str(found["task"]) for name, found in folder.read_facts().get("nearest", {}).items()}
+        later = [] if experiment.method.fresh else experiment.task_names[1:]
+        wanted = [name for name in later if experiment.init_of(name) == NEAREST and name not in known]
+        return known, self.find_nearest(experiment, tasks, wanted) if wanted else {}

@@ -1,0 +1,204 @@
+"""train_classifier.py from config to report, its run folder, and what it says about bad input."""
+
+import runpy
+import shutil
+import sys
+
+import pytest
+import torch
+from PIL import Image
+
+from eftgan.classifier.experiment import ClassifierExperiment
+from eftgan.classifier.kind import train_classifier
+from eftgan.classifier.run import ClassifierRun
+from eftgan.classifier.scorer import ClassifierScorer
+from eftgan.classifier.trainer import check_head
+from eftgan.cli import main
+from eftgan.config import load
+from eftgan.data.labelled import LabelledImages
+from eftgan.data.shapes import LabelledShapes
+from eftgan.errors import UserError
+from eftgan.evaluation.accuracy import CIL, TASK, TIL, accuracy_matrix
+from eftgan.models.classifiers import build_classifier
+from eftgan.scores import read_scores
+from eftgan.tensors import write_tensors
+
+from ..conftest import ROOT, TINY_CLASSES
+
+
+def enter(monkeypatch, *words: str) -> int:
+    """Run the program in this process; its exit code."""
+    monkeypatch.setattr(sys, "argv", ["train_classifier.py", *words])
+    try:
+        runpy.run_path(str(ROOT / "train_classifier.py"), run_name="__main__")
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+CONFIGS = ROOT / "configs" / "classifier"
+
+
+@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_configs_read_and_build(config):
+    experiment = load(ClassifierExperiment, config)
+    assert experiment.task_names
+    with torch.device("meta"):
+        build_classifier(experiment.network.name, 2)
+    assert experiment.out == f"runs/{config.relative_to(CONFIGS).with_suffix('')}" or config.stem == "shapes"
+
+
+def test_a_run_is_scored_reported_and_read_back(tiny_classes):
+    run = train_classifier(tiny_classes(), "test")
+    scores = read_scores(run.folder.scores)
+    assert {score.metric for score in scores} == {TIL, CIL, TASK, "growth", "seconds"}
+    cells = {(after, on) for after in range(3) for on in range(after + 1)}
+    for metric in (TIL, CIL, TASK):
+        assert set(accuracy_matrix(scores, run.tasks, metric)) == cells
+    matrix = accuracy_matrix(scores, run.tasks, TIL)
+    assert matrix[0, 0] == matrix[1, 0] == matrix[2, 0]
+    carried = {(s.trained_through, s.tested_on): s.details["carried"] for s in scores if s.metric == TIL}
+    assert carried == {(i, j): i != j for i, j in carried}
+    assert run.folder.report.is_file()
+    assert "accuracy-CIL" in run.summary()
+    assert ClassifierRun(run.folder.path).classifier(1).training is False
+
+
+def test_a_finished_run_takes_further_tasks_and_repeats_nothing(tiny_classes):
+    first = train_classifier(tiny_classes("sources.0.take=2"), "test")
+    before = first.folder.scores.read_text()
+    train_classifier(tiny_classes("sources.0.take=2"), "test")
+    assert first.folder.scores.read_text() == before
+    more = train_classifier(tiny_classes(), "test")
+    assert more.folder.scores.read_text().startswith(before)
+    whole = train_classifier(tiny_classes(out="whole"), "test")
+    for index, task in enumerate(whole.tasks):
+        files = [run.folder.task_file(index, task).read_bytes() for run in (more, whole)]
+        assert files[0] == files[1]
+    with pytest.raises(UserError, match=r"this run has 3 tasks, the config 2"):
+        train_classifier(tiny_classes("sources.0.take=2"), "test")
+    with pytest.raises(UserError, match=r"training.batch=10, now it is 5"):
+        train_classifier(tiny_classes("training.batch=5"), "test")
+
+
+def test_changed_weights_are_measured_again(tiny_classes):
+    run, other = (train_classifier(tiny_classes(f"seed={seed}", out=str(seed)), "test") for seed in (0, 1))
+    for path in [other.folder.shared, *(other.folder.path / "tasks").iterdir()]:
+        shutil.copyfile(path, run.folder.path / path.relative_to(other.folder.path))
+    before = read_scores(run.folder.scores)
+    for _ in range(2):
+        for through in range(3):
+            ClassifierScorer(ClassifierRun(run.folder.path)).score(through, {"seconds": 1.0, "steps": 1})
+        after = read_scores(run.folder.scores)
+        assert len(after) == len(before) + 3  # the growth lines hold as well: growth is the same
+    accuracies = [score for score in after if score.metric == TIL]
+    old, new = ({s.details["weights"] for s in scores if s.metric == TIL} for scores in (before, after))
+    assert len(accuracies) == 6
+    assert len(new) == 3
+    assert not old & new
+
+
+def test_methods_that_change_all_weights_are_read_back_as_they_were(tiny_classes):
+    run = train_classifier(tiny_classes("method={name: finetune}"), "test")
+    scores = read_scores(run.folder.scores)
+    assert not any(score.details["carried"] for score in scores if score.metric == TIL)
+    early, late = (run.classifier(after).state_dict() for after in (0, 2))
+    assert not torch.equal(early["stem.0.weight"], late["stem.0.weight"])
+    growths = [score for score in scores if score.metric == "growth"]
+    assert [score.value for score in growths] == [0.0] * 3
+
+
+def test_a_pretrained_base_is_frozen_from_the_first_task(tiny_classes, tmp_path):
+    torch.manual_seed(1)
+    weights = build_classifier("resnet8", 7).state_dict()
+    write_tensors(tmp_path / "base.safetensors", weights, {})
+    words = [
+        f"network.weights={tmp_path / 'base.safetensors'}",
+        "method={name: eft, base: pretrained}",
+        "sources.0.take=1",
+    ]
+    run = train_classifier(tiny_classes(*words), "test")
+    theta = run.classifier(0).state_dict()
+    assert torch.equal(theta["stem.0.layer.weight"], weights["stem.0.weight"])
+    with pytest.raises(UserError, match=r"needs network.weights"):
+        tiny_classes("method={name: eft, base: pretrained}")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("sources=[{name: shapes/4, data: 'shapes:6'}]", "6 classes do not divide into 4 tasks"),
+        ("sources=[{name: shapes-7/3, data: 'shapes:6'}]", "speaks of 7 classes"),
+        ("sources=[]", "name at least one"),
+        ("network.name=resnet19", "did you mean"),
+        ("training.batch=64", "fewer than one step"),
+        ("method.name=mergan", "mergan is for a gan, not for a classifier"),
+        ("training.first.epoch=3", "did you mean training.first.epochs"),
+        ("method={name: eft, margin: {form: l2, statistics: stored}}", "needs statistics: live"),
+    ],
+)
+def test_bad_input_is_named_and_exits_with_2(monkeypatch, capsys, tmp_path, word, message):
+    assert enter(monkeypatch, *(f"out={tmp_path / 'run'}", *TINY_CLASSES, word)) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_class_without_test_images_is_named(tiny_classes, monkeypatch):
+    def without_first(self, classes):
+        found = of_classes(self, classes)
+        return found.subset(torch.nonzero(found.targets > 0).flatten())
+
+    of_classes = LabelledImages.of_classes
+    monkeypatch.setattr(LabelledImages, "of_classes", without_first)
+    with pytest.raises(UserError, match=r"task shapes-1: class '.*' has no training images"):
+        train_classifier(tiny_classes(), "test")
+
+
+def test_a_head_of_the_wrong_size_is_named(tiny_classes):
+    run = train_classifier(tiny_classes("sources.0.take=1"), "test")
+    run.labelled[0].classes.append("one more")
+    with pytest.raises(UserError, match="head has 2 outputs, the data 3 classes"):
+        check_head(run.classifier(0), run.labelled[0])
+
+
+def test_data_that_changed_under_a_run_is_refused(tiny_classes, monkeypatch):
+    train_classifier(tiny_classes("sources.0.take=1"), "test")
+    others = [7, 3, 9, 1, 2, 0]
+    monkeypatch.setattr("eftgan.data.labelled.LabelledShapes", lambda classes, **given: LabelledShapes(others, **given))
+    with pytest.raises(UserError, match=r"task shapes-1 has the classes .*, the data has"):
+        train_classifier(tiny_classes(), "test")
+
+
+def test_help_explains_every_key(monkeypatch, capsys):
+    assert enter(monkeypatch, "--help") == 0
+    shown = capsys.readouterr().out
+    keys = ("sources", "training.first.milestones", "method[eft].margin.delta", "method[si].damping")
+    for key in (*keys, "adapters.a: int = 8"):
+        assert key in shown
+
+
+def test_the_program_trains_the_given_config(monkeypatch, capsys, tmp_path):
+    assert enter(monkeypatch, f"out={tmp_path / 'run'}", *TINY_CLASSES, "sources.0.take=1") == 0
+    assert "1 tasks trained: shapes-1" in capsys.readouterr().out
+
+
+def test_an_image_is_classified_with_or_without_its_task(tiny_classes, tmp_path, capsys):
+    run = train_classifier(tiny_classes(), "test")
+    out = run.folder.path
+    image = run.labelled[1].test.images[0]
+    Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / "picture.png")
+    main(["classify", str(out), "--image", str(tmp_path / "picture.png"), "--task", "2"])
+    shown = capsys.readouterr().out
+    for name in run.labelled[1].classes:
+        assert name in shown
+    main(["info", str(out)])
+    assert f"task 2   {run.tasks[1]}: " in (facts := capsys.readouterr().out)
+    assert f"({', '.join(run.labelled[1].classes)})" in facts
+    task, ranked = run.classify(image)
+    assert task in run.trained
+    assert abs(sum(share for _, share in ranked) - 1) < 1e-5
+    assert [share for _, share in ranked] == sorted((share for _, share in ranked), reverse=True)
+    (tmp_path / "broken.png").write_text("no picture")
+    with pytest.raises(SystemExit) as ended:
+        main(["classify", str(out), "--image", str(tmp_path / "broken.png")])
+    assert ended.value.code == 2
+    assert "broken.png" in capsys.readouterr().err

@@ -1,0 +1,249 @@
+"""Comparing methods: one first task, the same data, one report."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from eftgan.adapters import merge_task, task_state
+from eftgan.classifier.kind import train_classifier
+from eftgan.classifier.run import ClassifierRun
+from eftgan.commands import compare
+from eftgan.commands.compare import compare_methods
+from eftgan.config import dump
+from eftgan.errors import UserError
+from eftgan.files import file_digest
+from eftgan.gan.kind import train_gan
+from eftgan.gan.run import GanRun
+from eftgan.gan.scorer import RunScorer
+from eftgan.kinds import KINDS, load_kind
+from eftgan.methods import METHODS
+from eftgan.scores import REAL, read_scores
+
+from ..conftest import ROOT, TINY
+
+METRICS = ["FD-random", "KID-random"]
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    lines = [word.replace("=", ": ", 1) for word in TINY]
+    lines[3] = "evaluation: {features: random, samples: 8}"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_methods_share_the_first_task_and_land_in_one_report(config, tmp_path):
+    out = tmp_path / "compare"
+    methods = ["finetune", "ewc", "mergan", "joint", "eft", "separate"]
+    files = compare_methods(config, [], methods, [0], out)
+    scores = {
+        name: {(s.trained_through, s.tested_on): s.value for s in read_scores(out / f"{name}-seed0" / "scores.jsonl")
+               if s.metric == "FD-random"}
+        for name in methods
+    }  # fmt: skip
+    first = {name: cells["discs", "discs"] for name, cells in scores.items() if name != "separate"}
+    assert len(set(first.values())) == 1
+    for name, cells in scores.items():
+        unchanged = cells["checks", "discs"] == cells["discs", "discs"]
+        assert unchanged == (name in ("eft", "separate"))
+    page = files[0].read_text()
+    for title in ("Finetune", "EWC", "MeRGAN-RA", "Joint (bound)", "EFT"):
+        assert title in page
+
+
+def test_a_method_that_takes_over_the_first_task_equals_one_that_trained_it(config, tmp_path, tiny):
+    for method in ("eft", "ewc", "mergan", "joint", "si"):  # si must see every step, and so trains it itself
+        alone = train_gan(tiny(f"method={{name: {method}}}", out=f"alone-{method}"), "test")
+        compare_methods(config, [], [method], [0], tmp_path / "compare")
+        other = GanRun(tmp_path / "compare" / f"{method}-seed0")
+        for index, task in enumerate(alone.trained):
+            mine, theirs = (run.folder.task_file(index, task) for run in (alone, other))
+            assert file_digest(mine) == file_digest(theirs), (method, task)
+
+
+def test_the_first_task_is_measured_once_for_all_that_start_from_it(config, tmp_path, monkeypatch):
+    out, measured = tmp_path / "compare", []
+    measure = RunScorer._measure
+
+    def noting(self, generator, through, tested, *further):
+        measured.append((self.run.folder.path.name, through, tested))
+        return measure(self, generator, through, tested, *further)
+
+    monkeypatch.setattr(RunScorer, "_measure", noting)
+    compare_methods(config, [], ["finetune", "eft"], [0], out)
+    first, finetune, eft = "first-seed0", "finetune-seed0", "eft-seed0"
+    assert measured == [(first, 0, 0), (finetune, 1, 0), (finetune, 1, 1), (eft, 1, 1)]
+    for name in (finetune, eft):
+        lines = {
+            (s.run, s.trained_through, s.tested_on): s
+            for s in read_scores(out / name / "scores.jsonl")
+            if s.metric == "FD-random"
+        }
+        assert lines[name, "discs", "discs"].details["carried"] is True
+        assert {(name, REAL, "discs"), (name, REAL, "checks")} < set(lines)
+
+
+@pytest.mark.parametrize("samples", [8, 20])  # of 24 real images at most 12 are set against the others
+def test_the_distance_of_real_images_is_taken_over_whatever_its_number(config, tmp_path, samples):
+    compare_methods(config, [f"evaluation.samples={samples}"], ["eft"], [0], tmp_path)
+    first, other = (read_scores(tmp_path / name / "scores.jsonl") for name in ("first-seed0", "eft-seed0"))
+    floor = [
+        [(s.metric, s.value, s.n) for s in lines if (s.trained_through, s.tested_on) == (REAL, "discs")]
+        for lines in (first, other)
+    ]
+    assert floor[0] == floor[1]
+    assert [(metric, n) for metric, _, n in floor[0]] == [(metric, min(samples, 12)) for metric in METRICS]
+
+
+def test_a_second_call_trains_nothing_again(config, tmp_path):
+    out = tmp_path / "compare"
+    compare_methods(config, [], ["eft"], [0], out)
+    states = {path: path.stat().st_mtime_ns for path in out.rglob("state/*")}
+    lines = (out / "eft-seed0" / "scores.jsonl").read_text()
+    compare_methods(config, [], ["eft"], [0], out)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("state/*")} == states
+    assert (out / "eft-seed0" / "scores.jsonl").read_text() == lines
+
+
+def test_classifiers_that_take_over_the_first_task_equal_those_that_trained_it(tmp_path, tiny_classes):
+    config, out = tmp_path / "classes.yaml", tmp_path / "compare"
+    config.write_text(dump(tiny_classes()))
+    methods = ("finetune", "fixed", "lwf", "ewc", "mas", "joint", "si", "eft")
+    assert "EWC" in compare_methods(config, [], methods, [0], out)[0].read_text()
+    for method in methods:
+        alone = train_classifier(tiny_classes(f"method={{name: {method}}}", out=f"alone-{method}"), "test")
+        other = ClassifierRun(out / f"{method}-seed0")
+        assert (other.experiment.start is None) == (method in ("si", "eft"))
+        for index, task in enumerate(alone.trained):
+            mine, theirs = (run.folder.task_file(index, task) for run in (alone, other))
+            assert file_digest(mine) == file_digest(theirs), (method, task)
+        facts = [{(s.tested_on, s.metric, s.n) for s in read_scores(run.folder.scores)} for run in (alone, other)]
+        assert facts[0] == facts[1]
+
+
+def test_a_method_of_the_other_kind_is_refused_before_anything_is_trained(tmp_path, tiny_classes):
+    (config := tmp_path / "classes.yaml").write_text(dump(tiny_classes()))
+    with pytest.raises(UserError, match="mergan is not for a classifier"):
+        compare_methods(config, [], ["finetune", "mergan"], [0], tmp_path / "compare")
+    assert not (tmp_path / "compare").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["method={name: eft}"], "trained by finetune, whose tasks have other parts"),
+        (["method={name: si}"], "si must train the first task itself"),
+        (["seed=1"], "its seed is another one"),
+        (["sources=[{name: shapes/2, data: 'shapes:6'}]"], "its classes come from shapes/3"),
+    ],
+)
+def test_a_classifier_refuses_a_first_task_that_is_not_its_own(tiny_classes, words, message):
+    first = tiny_classes("method={name: finetune}", "sources.0.take=1", out="first")
+    train_classifier(first, "test")
+    with pytest.raises(UserError, match=message):
+        train_classifier(tiny_classes("method={name: finetune}", *words, f"start={first.out}"), "test")
+
+
+def test_separate_equals_training_each_task_alone_bit_for_bit(tiny):
+    words = ("method={name: separate}",)
+    both = train_gan(tiny(*words, out="both"), "test")
+    alone = train_gan(tiny(*words, "tasks=[{name: checks, data: 'shapes:checks', limit: 24}]", out="alone"), "test")
+    images = [run.sample("checks", 4, 0, run.generator(len(run.trained) - 1)) for run in (both, alone)]
+    assert torch.equal(*images)
+
+
+def test_a_recipe_beside_the_config_may_give_later_tasks_wider_groups(config, tmp_path):
+    """The first task is the same function, to rounding; its file is written for the wider groups."""
+    folder = config.with_suffix("")
+    folder.mkdir()
+    sizes = "adapters: {sizes: {'upsample.*': [4, 4]}}"
+    (folder / "wide.yaml").write_text(f"extends: ../tiny.yaml\nmethod: {{name: eft, discriminator: full}}\n{sizes}\n")
+    compare_methods(config, [], ["eft", "wide"], [0], tmp_path / "compare")
+    narrow, wide = (GanRun(tmp_path / "compare" / f"{name}-seed0") for name in ("eft", "wide"))
+    assert wide.experiment.title == "wide"
+    z = torch.randn(4, wide.experiment.network.z_dim)
+    drawn = [merge_task(run.generator(0), "discs")(z)[-1] for run in (narrow, wide)]
+    assert torch.allclose(*drawn, atol=1e-5)
+    shapes = [
+        {
+            key: tensor.shape[1]
+            for key, tensor in task_state(run.generator(0), "discs").items()
+            if "spatial.weight" in key
+        }
+        for run in (narrow, wide)
+    ]
+    assert {key for key in shapes[0] if shapes[0][key] != shapes[1][key]} == {k for k in shapes[0] if "upsample" in k}
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("a: 3", "adapters are others"), ("mode: parallel", "adapters are others")]
+)
+def test_a_first_task_with_other_adapters_is_refused(tiny, word, message):
+    train_gan(tiny("tasks=[{name: discs, data: 'shapes:discs', limit: 24}]", out="first"), "test")
+    start = tiny(out="first").out
+    with pytest.raises(UserError, match=message):
+        train_gan(
+            tiny(
+                f"start={start}", f"adapters={{a: 2, b: 2, {word}}}" if "mode" in word else f"adapters={{{word}, b: 2}}"
+            ),
+            "x",
+        )
+
+
+def test_unknown_methods_are_refused_before_anything_is_trained(config, tmp_path):
+    with pytest.raises(UserError, match=r"no method or recipe 'etf'; there are: .*eft"):
+        compare_methods(config, [], ["finetune", "etf"], [0], tmp_path / "compare")
+    assert not (tmp_path / "compare").exists()
+
+
+def test_the_usual_methods_serve_what_is_compared():
+    for kind in map(load_kind, KINDS):
+        assert all(kind.name in METHODS[name].serves for name in kind.usual_methods)
+
+
+@pytest.fixture
+def planned(monkeypatch) -> list:
+    """What would be trained, in order."""
+    experiments = []
+    for kind in map(load_kind, KINDS):
+        monkeypatch.setattr(kind, "train", lambda each, command: experiments.append(each))
+    monkeypatch.setattr(compare, "write_report", lambda runs, out: runs)
+    return experiments
+
+
+def test_without_methods_the_usual_ones_of_a_classifier_are_compared(tmp_path, planned):
+    runs = compare_methods(ROOT / "configs/classifier/shapes.yaml", [], None, [0], tmp_path)
+    names = [run.name for run in runs]
+    assert names == ["finetune-seed0", "ewc-seed0", "lwf-seed0", "eft-seed0", "separate-seed0"]
+    assert set(names) < {Path(each.out).name for each in planned}
+
+
+def test_settings_of_the_method_hold(config, tmp_path, planned):
+    config.write_text(config.read_text() + "method: {name: eft, discriminator: full}\n")
+    compare_methods(config, ["method.later_rate=7"], ["eft", "ewc", "eft"], [0, 0], tmp_path)
+    methods = [each.method for each in planned if each.tasks[1:]]
+    assert [(method.name, method.later_rate) for method in methods] == [("eft", 7), ("ewc", 7)]
+    assert methods[0].discriminator == "full"
+    assert {each.method.later_rate for each in planned if not each.tasks[1:]} == {1}
+
+
+@pytest.mark.parametrize("word", ["method.name=ewc", "method={name: ewc, strength: 5}", "method=null"])
+def test_the_methods_are_chosen_in_one_place(config, tmp_path, word):
+    with pytest.raises(UserError, match="--methods says which"):
+        compare_methods(config, [word], ["ewc"], [0], tmp_path)
+
+
+def test_a_first_task_that_is_another_one_is_not_shared(config, tmp_path, planned, tiny):
+    config.write_text(config.read_text() + "method: {name: eft, first_init: random}\n")
+    compare_methods(config, [], ["eft", "finetune"], [0], tmp_path)
+    assert [each.start is None for each in planned if each.tasks[1:]] == [True, False]
+    train_gan(tiny("tasks=[{name: discs, data: 'shapes:discs', limit: 24}]", out="first"), "test")
+    start = tiny(out="first").out
+    with pytest.raises(UserError, match="with the usual settings, not with first_init=random"):
+        train_gan(tiny(f"start={start}", "method={name: eft, first_init: random}"), "x")
+    for state in (Path(start) / "state").iterdir():
+        state.unlink()
+    with pytest.raises(UserError, match="no resume state to take the first task from"):
+        train_gan(tiny(f"start={start}"), "x")

@@ -1,0 +1,159 @@
+"""Score lines say what they are about, and hold only as long as it is there: weights, real images, extractor."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from eftgan.adapters import shared_state, task_state
+from eftgan.data.lmdb import write_lmdb
+from eftgan.evaluation.features import load_extractor
+from eftgan.gan import scorer as scoring
+from eftgan.gan.kind import train_gan
+from eftgan.gan.run import GanRun
+from eftgan.gan.scorer import RunScorer, weights_digests
+from eftgan.reports.results import studies
+from eftgan.reports.runs import load_runs
+from eftgan.scores import SUBJECT, Score, append_scores, read_scores
+from eftgan.tensors import tensors_digest
+
+
+@pytest.fixture(scope="module")
+def extractor():
+    return load_extractor("random")
+
+
+def measure(run: GanRun, extractor, samples: int = 8) -> list[Score]:
+    """What has to be measured or carried over in a whole evaluation, by the run's folder as it is now."""
+    scorer = RunScorer(GanRun(run.folder.path), extractor, samples, run.folder.path.parent / "cache")
+    lines = [line for through in range(len(run.tasks)) for line in scorer.score(through)]
+    return [line for line in lines if line.metric == "FD-random" and line.trained_through in run.tasks]
+
+
+def shown(run: GanRun) -> dict[tuple[int, int], float]:
+    """The values in the report's table."""
+    (study,) = studies(load_runs([run.folder.path]))
+    (result,) = study.results(study.main)
+    return {cell: score.value for cell, score in result.seeds[0].items()}
+
+
+def replace_weights(run: GanRun, other: GanRun) -> None:
+    """As if the run had been trained again, to another end."""
+    for path in [other.folder.shared, *(other.folder.path / "tasks").iterdir()]:
+        if path.exists():
+            shutil.copyfile(path, run.folder.path / path.relative_to(other.folder.path))
+
+
+@pytest.mark.parametrize("method", ["eft", "finetune"])
+def test_changed_weights_are_measured_again_and_the_report_shows_them(tiny, extractor, method):
+    run, other = (
+        train_gan(tiny(f"method={{name: {method}}}", f"seed={seed}", out=str(seed)), "test") for seed in (0, 1)
+    )
+    many, few = 12, 8
+    before = measure(run, extractor, many)
+    assert [(s.trained_through, s.tested_on) for s in before] == [
+        ("discs", "discs"),
+        ("checks", "discs"),
+        ("checks", "checks"),
+    ]
+    assert measure(run, extractor, few) == []
+    first = run.folder.scores.read_text()
+    replace_weights(run, other)
+    after = measure(run, extractor, few)
+    assert len(after) == 3
+    assert not {s.value for s in after} & {s.value for s in before}
+    assert list(shown(run).values()) == [s.value for s in after]  # though they are of fewer images
+    assert run.folder.scores.read_text().startswith(first)
+    assert measure(run, extractor, few) == []
+
+
+def test_weights_that_come_back_are_measured_again_so_that_theirs_are_the_newest_lines(tiny, extractor):
+    run, other = (train_gan(tiny(f"seed={seed}", out=str(seed)), "test") for seed in (0, 1))
+    copy = GanRun(shutil.copytree(run.folder.path, run.folder.path.with_name("copy")))
+    values = []
+    for weights in (copy, other, copy):
+        replace_weights(run, weights)
+        measure(run, extractor)
+        values.append(shown(run))
+    assert values[0] == values[2] != values[1]
+
+
+def test_a_collection_that_was_prepared_anew_is_measured_again(tiny, extractor, tmp_path):
+    def prepare(seed: int) -> None:
+        pixels = np.random.default_rng(seed).integers(0, 256, (24, 3, 38, 38), dtype=np.uint8)
+        write_lmdb(tmp_path / "noise.lmdb", [(image, None) for image in pixels], size=38, overwrite=True)
+
+    prepare(0)
+    run = train_gan(tiny(f"tasks.0.data={tmp_path / 'noise.lmdb'}"), "test")
+    assert len(measure(run, extractor)) == 3
+    prepare(1)
+    assert [s.tested_on for s in measure(run, extractor)] == ["discs", "discs"]
+    prepare(1)
+    assert measure(run, extractor) == []
+
+
+def test_another_extractor_measures_again_and_a_line_that_does_not_say_is_not_trusted(tiny, extractor):
+    run = train_gan(tiny(), "test")
+    measure(run, extractor)
+    assert len(measure(run, dataclasses.replace(extractor, digest="other"))) == 3
+    lines = read_scores(run.folder.scores)
+    run.folder.scores.unlink()
+    silent = [
+        dataclasses.replace(s, details={k: v for k, v in s.details.items() if k != "extractor_digest"}) for s in lines
+    ]
+    append_scores(run.folder.scores, silent)
+    assert len(measure(run, extractor)) == 3
+
+
+@pytest.mark.parametrize("method", ["eft", "separate", "finetune", "mergan"])
+def test_digests_are_of_the_weights_that_draw(tiny, method):
+    run = train_gan(tiny(f"method={{name: {method}}}"), "test")
+    for after in range(2):
+        generator = run.generator(after)
+        assert weights_digests(run, after) == [
+            tensors_digest({**shared_state(generator), **task_state(generator, task)})
+            for task in run.tasks[: after + 1]
+        ]
+
+
+def test_images_are_drawn_where_their_features_are_made_from_noise_of_the_cpu(tiny, extractor, monkeypatch):
+    seen = []
+
+    def noting(network, z):
+        seen.append((next(network.parameters()).device.type, z.device.type))
+        raise InterruptedError
+
+    monkeypatch.setattr(scoring, "generate", noting)
+    run = train_gan(tiny(), "test")
+    for device in ("cpu", "meta"):  # the second finds the statistics of real images in the cache
+        there = dataclasses.replace(extractor, device=torch.device(device))
+        scorer = RunScorer(run, there, 8, run.folder.path.parent / "cache")
+        with pytest.raises(InterruptedError):
+            scorer.score(0)
+    assert seen == [("cpu", "cpu"), ("meta", "cpu")]
+
+
+def test_grids_of_changed_weights_are_drawn_again(tiny):
+    run, other = (train_gan(tiny(f"seed={seed}", out=str(seed)), "test") for seed in (0, 1))
+    grids = [run.folder.sample_grid(run.tasks, 1, tested) for tested in range(2)]
+    before, times = [grid.read_bytes() for grid in grids], [grid.stat().st_mtime_ns for grid in grids]
+    run.draw_grids(1)
+    assert [grid.stat().st_mtime_ns for grid in grids] == times
+    replace_weights(run, other)
+    run.draw_grids(1)
+    assert all(grid.read_bytes() != old for grid, old in zip(grids, before, strict=True))
+
+
+def test_lines_hold_until_a_newer_one_of_their_cell_is_about_something_else(tmp_path):
+    def line(value: float, n: int, on: str = "a", **details) -> Score:
+        return Score("run", "eft", 0, "a", on, "FID", value, n, details)
+
+    same = dict.fromkeys(SUBJECT, "x")
+    for key in SUBJECT:
+        path = tmp_path / key
+        append_scores(path, [line(1, 9, **same), line(2, 9, "b", **same), line(3, 5, **{**same, key: "y"})])
+        assert [score.value for score in read_scores(path)] == [2, 3]
+        append_scores(path, [line(4, 2, **{**same, key: "y"}, carried=True), line(5, 2)])
+        assert [score.value for score in read_scores(path)] == [2, 5]
