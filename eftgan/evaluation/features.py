@@ -30,10 +30,10 @@ CHUNK = 16  # images through the network at once: more gains nothing at 299 x 29
 class Extractor:
     """uint8 images (N, 3, H, W) of any size to float32 features (N, dims) on the CPU."""
 
+    kind: str  # "inception" or "random": METRICS says what is computed over its features
     name: str  # "inception-2015-12-05" or "random-conv"
     digest: str  # of the weights
     dims: int
-    metric_names: tuple[str, str]  # what the Fréchet and the kernel distance over these features are called
     resize: str  # how images come to the network's size, for the record
     network: Callable[[Tensor], Tensor]
     device: torch.device
@@ -62,17 +62,17 @@ def load_extractor(
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind == "random":
         network: nn.Module = RandomConv()
-        identity = ("random-conv", RandomConv.dims, ("FD-random", "KID-random"), "bilinear 64, antialiased")
+        identity = ("random-conv", RandomConv.dims, "bilinear 64, antialiased")
     elif kind == "inception":
         network = InceptionFeatures(find_weights(weights))
-        identity = ("inception-2015-12-05", InceptionFeatures.dims, ("FID", "KID"), "bilinear 299")
+        identity = ("inception-2015-12-05", InceptionFeatures.dims, "bilinear 299")
     else:
         raise UserError(f"no feature extractor '{kind}'; there are: inception, random")
-    name, dims, metric_names, resize = identity
+    name, dims, resize = identity
     digest = tensors_digest(network.state_dict())
     network.finish()
     network.eval().requires_grad_(False).to(device)
-    return Extractor(name, digest, dims, metric_names, resize, network, device)
+    return Extractor(kind, name, digest, dims, resize, network, device)
 
 
 class InceptionFeatures(nn.Module):

@@ -12,11 +12,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from eftgan.data.lmdb import spread
+from eftgan.data.spread import spread
 from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.fid import KEEP_FEATURES, FeatureStatistics, spread_rows
+from eftgan.evaluation.statistics import KEEP_FEATURES, FeatureStatistics, spread_rows
 from eftgan.files import remove_leftovers
 from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest, write_tensors

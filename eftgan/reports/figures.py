@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from eftgan.reports.metrics import Metric
+from eftgan.evaluation.metrics import Metric
 from eftgan.reports.results import Result
 from eftgan.reports.style import COLOURS as PALETTE
 from eftgan.reports.style import FIGURES

@@ -3,9 +3,9 @@
 import json
 from html import escape
 
+from eftgan.evaluation.metrics import Metric
 from eftgan.reports import figures, summary
 from eftgan.reports.markup import css_class, html_table
-from eftgan.reports.metrics import Metric
 from eftgan.reports.results import Growth, Study
 from eftgan.reports.runs import Run, weight_digests
 from eftgan.reports.samples import Grids, data_uri, find_grids

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eftgan.reports.metrics import Metric, metrics_in
+from eftgan.evaluation.metrics import Metric
+from eftgan.reports.metrics import metrics_in
 from eftgan.reports.runs import Run
 from eftgan.scores import REAL, Score
 

@@ -2,16 +2,11 @@
 
 import math
 
-from eftgan.reports.metrics import Metric, percent
+from eftgan.evaluation.metrics import Metric
+from eftgan.reports.numbers import percent
 from eftgan.reports.results import Study
 
 NBSP = "\N{NO-BREAK SPACE}"
-EXPLAINED = {
-    "FID": "FID measures how far generated pictures are from real ones",
-    "FD-random": "FD-random measures how far generated pictures are from real ones, over a small fixed random network",
-    "accuracy-CIL": "Accuracy-CIL is the share of test pictures classified rightly without being told the task",
-    "accuracy-TIL": "Accuracy-TIL is the share of test pictures classified rightly when the task is given",
-}
 
 
 def title(studies: list[Study]) -> str:
@@ -57,13 +52,12 @@ def _outcome(study: Study) -> list[str]:
     if not results:
         return [f"The evaluation is not complete: {study.main.name} is missing for some tasks at the end."]
     metric = results[0].metric
-    explained = EXPLAINED.get(metric.name)
     finals = _join(
         [f"{metric.text(r.final.mean, r.final.std).replace(' ', NBSP)}{metric.unit} for {r.label}" for r in results]
     )
     after = "After the last task the average over all tasks is" if len(study.tasks) > 1 else "The result is"
     return [
-        *([f"{explained}; {metric.direction}."] if explained else []),
+        *([f"{metric.explanation}; {metric.direction}."] if metric.explanation else []),
         f"{after} {finals}.",
         *([_forgetting(metric, results)] if len(study.tasks) > 1 else []),
     ]

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from eftgan.reports.metrics import Metric, count, percent
+from eftgan.evaluation.metrics import Metric
+from eftgan.reports.numbers import count, extent, percent
 from eftgan.reports.results import Growth, Result, Study, Value
 
 PAPER_LAYOUT_TASKS = 6  # with more tasks, task x after-task columns are wider than any page
 CARRIED, FEWER = "†", "‡"  # marks behind a value
-DEPENDS_ON_N = {"FID", "FD-random"}  # biased upwards, the more so the fewer images
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ def _average_table(study: Study, results: list[Result]) -> Table:
 
 def _score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str]:
     scores = [score for result in results for seed in result.seeds for score in seed.values()]
-    notes = [f"N = {_numbers({score.n for score in scores})} samples behind each value."]
+    about = [f"{metric.explanation}."] if metric.explanation and metric != study.main else []  # the summary has main's
+    notes = [*about, f"N = {extent({score.n for score in scores})} samples behind each value."]
     seeds = max(len(result.seeds) for result in results)
     if seeds > 1:
         notes.append("Mean ± sample standard deviation over seeds.")
@@ -188,7 +189,7 @@ def _score_notes(study: Study, metric: Metric, results: list[Result]) -> list[st
     if any(score.details.get("carried") for score in scores):
         notes.append(f"{CARRIED} carried over: the task is proven unchanged by its digest, so not measured again.")
     if fewer := {score.n for score in scores if score.n < _most_samples(study, results)}:
-        notes.append(f"{FEWER} fewer samples: N = {_numbers(fewer)}.")
+        notes.append(f"{FEWER} fewer samples: N = {extent(fewer)}.")
     extractors = {str(score.details["extractor"]) for score in scores if score.details.get("extractor")}
     if extractors:
         notes.append(f"Features: {', '.join(sorted(extractors))}.")
@@ -196,7 +197,7 @@ def _score_notes(study: Study, metric: Metric, results: list[Result]) -> list[st
     if floor:
         shown = (f"{task} {results[0].metric.text(s.value)} (N = {s.n:,})" for task, s in floor.items())
         notes.append(f"Real images against real images, the floor: {', '.join(shown)}.")
-    if metric.name in DEPENDS_ON_N and len({score.n for score in scores}) > 1:
+    if metric.depends_on_n and len({score.n for score in scores}) > 1:
         notes.append(f"Caution: {metric.name} falls as N grows, so values of different N do not compare.")
     if mixed := _mixed_references(study, metric):
         notes.append(f"Caution: the methods were measured against different real images for {', '.join(mixed)}.")
@@ -225,7 +226,7 @@ def _cell(metric: Metric, value: Value | None, *, best: bool = False, sign: bool
     if value is None:
         return NOT_MEASURED
     text = metric.text(value.mean, value.within if value.std is None else value.std, sign=sign)
-    note = f"N = {_numbers(value.n)}, seeds: {value.seeds}"
+    note = f"N = {extent(value.n)}, seeds: {value.seeds}"
     marks = CARRIED * (value.carried and not sign) + FEWER * (max(value.n) < most)
     return Cell(text, marks, best, note=note)
 
@@ -234,7 +235,7 @@ def _ratio_cell(ratio: Value | None) -> Cell:
     if ratio is None:
         return NOT_MEASURED
     spread = "" if ratio.std is None else f" ± {ratio.std:.2f}"
-    return Cell(f"{ratio.mean:.2f}{spread}", note=f"N = {_numbers(ratio.n)}, seeds: {ratio.seeds}")
+    return Cell(f"{ratio.mean:.2f}{spread}", note=f"N = {extent(ratio.n)}, seeds: {ratio.seeds}")
 
 
 def _is_best(result: Result, results: list[Result]) -> bool:
@@ -269,11 +270,6 @@ def _bytes(details: dict) -> Cell:
     if task is None:
         return Cell("–")
     return Cell(f"{count(task)}B" + (f" ({percent(task / shared)})" if shared else ""))
-
-
-def _numbers(numbers: set[int] | frozenset[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _unit(metric: Metric) -> str:

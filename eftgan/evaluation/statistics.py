@@ -1,0 +1,128 @@
+"""Statistics of image features, gathered batch by batch: what metrics are computed from."""
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from eftgan.data.spread import spread
+from eftgan.errors import UserError
+
+KEEP_FEATURES = 5000  # rows kept for metrics that need single images: 40 MB at 2048 dims
+FOLD_ROWS = 1024  # rows gathered before one product updates the covariance
+
+
+def spread_rows(count: int) -> list[int]:
+    """Places of the features to keep of `count`: evenly over all of them, since collections are often sorted."""
+    return spread(count, KEEP_FEATURES).tolist()
+
+
+class FeatureStatistics:
+    """Streaming mean and covariance in float64, and the features at the places `keep` of the stream as they came."""
+
+    def __init__(self, dims: int, *, keep: Collection[int] = range(KEEP_FEATURES)):
+        self.dims, self.keep = dims, keep
+        self._n = 0
+        self._mean = torch.zeros(dims, dtype=torch.float64)
+        self._scatter = torch.zeros(dims, dims, dtype=torch.float64)  # sum of squared deviations
+        self._kept: list[Tensor] = []
+        self._pending: list[Tensor] = []
+
+    @classmethod
+    def from_moments(cls, mean: Tensor, covariance: Tensor, n: int) -> "FeatureStatistics":
+        """Statistics known only by their moments, as in a file of pytorch-fid."""
+        statistics = cls(len(mean), keep=())
+        statistics._n = n
+        statistics._mean = mean.double()
+        statistics._scatter = covariance.double() * (n - 1)
+        return statistics
+
+    @classmethod
+    def from_features(cls, features: Tensor, *, keep: Collection[int] = range(KEEP_FEATURES)) -> "FeatureStatistics":
+        """Statistics of features (N, dims) that are all at hand."""
+        statistics = cls(features.shape[1], keep=keep)
+        statistics.update(features)
+        return statistics
+
+    def update(self, features: Tensor) -> None:
+        """Add a batch of features (N, dims)."""
+        if features.ndim != 2 or features.shape[1] != self.dims:
+            raise ValueError(f"expected features (N, {self.dims}), got {tuple(features.shape)}")
+        features = features.detach().cpu()
+        if not features.isfinite().all():
+            raise UserError("features are not finite: the images or the extractor's weights are damaged")
+        first = self.n
+        kept = [row for row in range(len(features)) if first + row in self.keep]
+        self._kept.append(features[kept].float())
+        self._pending.append(features.double())
+        if sum(map(len, self._pending)) >= FOLD_ROWS:
+            self._fold()
+
+    def merge(self, other: "FeatureStatistics") -> None:
+        """Add what another process gathered; the result is that of one pass over both."""
+        if other.dims != self.dims:
+            raise ValueError(f"statistics of {other.dims} dims do not merge with {self.dims}")
+        self._fold()
+        other._fold()
+        self._add(other._n, other._mean, other._scatter)
+        self._kept.append(other.features)
+
+    @property
+    def n(self) -> int:
+        """How many images."""
+        return self._n + sum(map(len, self._pending))
+
+    @property
+    def mean(self) -> Tensor:
+        """(dims,), float64."""
+        self._fold()
+        return self._mean
+
+    @property
+    def covariance(self) -> Tensor:
+        """(dims, dims), float64, with N - 1 in the denominator as numpy's and pytorch-fid's."""
+        self._fold()
+        return self._scatter / (self._n - 1)
+
+    @property
+    def features(self) -> Tensor:
+        """The kept rows (at most as many as `keep`, dims), float32."""
+        return torch.cat(self._kept) if self._kept else torch.empty(0, self.dims)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a file holds."""
+        self._fold()
+        return {
+            "n": torch.tensor(self._n),
+            "mean": self._mean,
+            "scatter": self._scatter,
+            "features": self.features,
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Tensor]) -> "FeatureStatistics":
+        """The counterpart of `tensors`."""
+        statistics = cls(len(tensors["mean"]))
+        statistics._n = int(tensors["n"])
+        statistics._mean, statistics._scatter = tensors["mean"], tensors["scatter"]
+        statistics._kept = [tensors["features"]]
+        return statistics
+
+    def _fold(self) -> None:
+        if self._pending:
+            rows = torch.cat(self._pending)
+            self._pending = []
+            mean = rows.mean(dim=0)
+            rows -= mean
+            self._add(len(rows), mean, rows.T @ rows)
+
+    def _add(self, n: int, mean: Tensor, scatter: Tensor) -> None:
+        # Chan et al. 1983: deviations about each part's own mean, so nothing cancels
+        total = self._n + n
+        if total == 0:
+            return
+        delta = mean - self._mean
+        self._scatter = self._scatter + scatter
+        self._scatter.addr_(delta, delta, alpha=self._n * n / total)
+        self._mean = self._mean + delta * (n / total)
+        self._n = total
