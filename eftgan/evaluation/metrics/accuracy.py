@@ -9,7 +9,7 @@ ACCURACY_CIL = Metric(
     scale=100,
     unit=" %",
     main=True,
-    explanation="Accuracy-CIL is the share of test pictures classified rightly without being told the task",
+    explanation="Accuracy-CIL is the share of test pictures classified correctly when the task is not given",
 )
 ACCURACY_TIL = Metric(
     name="accuracy-TIL",
@@ -18,7 +18,7 @@ ACCURACY_TIL = Metric(
     scale=100,
     unit=" %",
     main=True,
-    explanation="Accuracy-TIL is the share of test pictures classified rightly when the task is given",
+    explanation="Accuracy-TIL is the share of test pictures classified correctly when the task is given",
 )
 ACCURACY = Metric(name="accuracy", lower_is_better=False, digits=1, scale=100, unit=" %", main=True)
 TASK_ACCURACY = Metric(name="task-accuracy", lower_is_better=False, digits=1, scale=100, unit=" %")

@@ -52,6 +52,6 @@ class Metric:
         if not math.isfinite(scaled):
             return "not finite"
         if abs(scaled) >= 1e9:  # 1e308 would be 309 digits wide
-            return f"{scaled:{sign}.{digits + 2}e}"
+            return f"{scaled:{sign}.{digits}e}"
         shown = f"{scaled:{sign}.{digits}f}"
         return shown.lstrip("+-") if float(shown) == 0 else shown
