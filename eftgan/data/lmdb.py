@@ -19,7 +19,7 @@ from torch.utils.data import Dataset
 
 from eftgan.data.folders import atomic_folder
 from eftgan.data.images import decode_rgb, encode_jpeg, fit_square, to_chw
-from eftgan.data.spread import spread as spread  # others import it from here
+from eftgan.data.spread import spread as spread
 from eftgan.data.stores import (
     FORMAT,
     META,

@@ -1,4 +1,4 @@
-"""Accuracies of a classifier that learned task after task, and what follows from them."""
+"""Accuracies of a classifier that learns task after task: their average and forgetting."""
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -15,7 +15,7 @@ Matrix = dict[tuple[int, int], float]  # (after task i, on task j), from 0
 
 
 def accuracies(logits: list[Tensor], own: int, labels: Tensor, joined: bool) -> dict[str, float]:
-    """Shares of right answers on one task's images, by the logits of every seen task; `own`: the images' task.
+    """Shares of correct answers on one task's images, from the logits of every seen task; `own`: the images' task.
 
     accuracy-TIL: the task is given. accuracy-CIL: task and class must both be found. task-accuracy: the task is.
     """

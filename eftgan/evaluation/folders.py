@@ -1,4 +1,4 @@
-"""Two folders of images against each other: what `python -m pytorch_fid A B` does, with the same figure."""
+"""Two folders of images against each other: the same FID as `python -m pytorch_fid A B`."""
 
 import os
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def folder_statistics(
 
     pytorch-fid stops at images of different sizes unless its batch size is 1; then each one is stretched to
     the network's size by itself. Here the first such image is an error, and `mixed_sizes` allows it,
-    with pytorch-fid's figure for batch size 1.
+    with pytorch-fid's result for batch size 1.
     """
     files = image_files(folder)
     statistics = FeatureStatistics(extractor.dims, keep=set(spread_rows(len(files))))

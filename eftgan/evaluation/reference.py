@@ -45,7 +45,7 @@ class ReferenceKey:
 
     @property
     def text(self) -> str:
-        """As the cache file holds it; that of a large collection says which features are kept: once the first were."""
+        """As the cache file holds it; large collections say which features are kept, as older files kept the first."""
         rows = {"rows": "spread"} if self.count > KEEP_FEATURES else {}
         return json.dumps(asdict(self) | rows, sort_keys=True)
 

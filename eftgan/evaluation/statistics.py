@@ -13,12 +13,12 @@ FOLD_ROWS = 1024  # rows gathered before one product updates the covariance
 
 
 def spread_rows(count: int) -> list[int]:
-    """Places of the features to keep of `count`: evenly over all of them, since collections are often sorted."""
+    """Which of `count` features to keep: evenly spread, since collections are often sorted."""
     return spread(count, KEEP_FEATURES).tolist()
 
 
 class FeatureStatistics:
-    """Streaming mean and covariance in float64, and the features at the places `keep` of the stream as they came."""
+    """Streaming mean and covariance in float64, and the features themselves at the positions `keep` of the stream."""
 
     def __init__(self, dims: int, *, keep: Collection[int] = range(KEEP_FEATURES)):
         self.dims, self.keep = dims, keep
@@ -59,7 +59,7 @@ class FeatureStatistics:
             self._fold()
 
     def merge(self, other: "FeatureStatistics") -> None:
-        """Add what another process gathered; the result is that of one pass over both."""
+        """Add what another process gathered; the result is the same as of one pass over both."""
         if other.dims != self.dims:
             raise ValueError(f"statistics of {other.dims} dims do not merge with {self.dims}")
         self._fold()

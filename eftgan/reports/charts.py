@@ -47,7 +47,7 @@ def curve(study: Study, metric: Metric) -> Figure | None:
 
 
 def growth_chart(study: Study, growth: list[Growth]) -> Figure | None:
-    """Parameters against tasks; none where the score lines do not tell them, or with a single task."""
+    """Parameters against tasks; none where the score lines do not give them, or with a single task."""
     tasks = range(1, len(study.tasks) + 1)
     lines, spoken = [], []
     for item in growth:
@@ -68,7 +68,7 @@ def growth_chart(study: Study, growth: list[Growth]) -> Figure | None:
 
 
 def _behind(study: Study, metric: Metric) -> str:
-    """How many samples and seeds stand behind a figure."""
+    """How many samples and seeds a figure is based on."""
     results = study.results(metric)
     numbers = {score.n for result in results for seed in result.seeds for score in seed.values()}
     seeds = max(len(result.seeds) for result in results)

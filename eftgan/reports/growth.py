@@ -25,7 +25,7 @@ class Growth:
 
     @property
     def whole_networks(self) -> bool:
-        """Whether every task has a network of its own, and none of the base is in use beside them."""
+        """Whether every task has a network of its own and nothing of the base network is shared."""
         return self._base > 0 and self._in_common == 0
 
     def totals(self) -> list[float] | None:
@@ -37,12 +37,12 @@ class Growth:
 
     @property
     def _base(self) -> int:
-        """0 where the lines do not tell for every task."""
+        """0 where the score lines do not say for every task."""
         return min(_parameters(details, "base") for details in self.details)
 
     @property
     def _in_common(self) -> int:
-        """What of the base all tasks use: without the layers that are only the pattern of the first task's own."""
+        """What all tasks use of the base: without the layers that only serve as the pattern of a task's own."""
         return self._base - _parameters(self.details[0], "norm", "head")
 
 

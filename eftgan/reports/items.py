@@ -1,4 +1,4 @@
-"""What a report is made of. Sections give these items; each writer knows how to write every type of them."""
+"""What a report is made of: sections yield these items, and each writer knows how to write every type of them."""
 
 from dataclasses import dataclass, field
 
@@ -44,14 +44,13 @@ class Caution:
 
 @dataclass(frozen=True)
 class Cell:
-    """A printed value and the marks behind it; `best` in its column, `muted` where there is nothing to print, `note` on
-    hovering."""
+    """A printed value and the marks behind it; `best` in its column, `muted` where there is no value."""
 
     text: str
     marks: str = ""
     best: bool = False
     muted: bool = False
-    note: str = ""
+    note: str = ""  # shown on hovering
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Labels by which the rows of tables differ: runs of one method that are not seeds of one experiment get their own."""
+"""Labels of the rows: runs of one method share one only if they are seeds of one experiment."""
 
 import json
 from collections.abc import Callable, Hashable, Iterable

@@ -37,7 +37,7 @@ def _cell(cell: Cell, column: int, first: bool) -> str:
 
 
 def _spread(text: str) -> str:
-    """The spread set smaller, so that the values stand out."""
+    """The spread in smaller type, so that the values stand out."""
     value, sign, spread = escape(text).partition(" ± ")
     return f'{value} <span class="spread">± {spread}</span>' if sign else value
 
@@ -52,6 +52,6 @@ def _group_starts(table: Table) -> set[int]:
 
 
 def css_class(**kinds: bool) -> str:
-    """The class attribute, with the names that are wanted; empty where none is."""
+    """The class attribute with the names that are wanted; empty if there are none."""
     names = [name for name, wanted in kinds.items() if wanted]
     return f' class="{" ".join(names)}"' if names else ""

@@ -1,4 +1,4 @@
-"""The notes under a table of scores: what stands behind the values, and what to be careful about."""
+"""The notes under a table of scores: what the values are based on, and what to be careful about."""
 
 from eftgan.evaluation.metrics import Metric
 from eftgan.reports.numbers import extent
@@ -26,7 +26,7 @@ def score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str
 
 
 def most_samples(results: list[Result]) -> int:
-    """The largest N of a table of generated images; 0 for other metrics: the size of a test set is given."""
+    """The largest N of a table of generated images; 0 for other metrics, where nobody chooses N."""
     if results[0].metric.features is None:
         return 0
     return max(score.n for result in results for seed in result.seeds for score in seed.values())
@@ -94,6 +94,6 @@ def _different_references(study: Study, metric: Metric) -> str:
 
 
 def _real_images(score: Score) -> int | None:
-    """How many real images the value was measured against, where the line tells."""
+    """How many real images the value was measured against, if the line says so."""
     count = score.details.get("reference_n")
     return count if isinstance(count, int) else None

@@ -1,4 +1,4 @@
-"""Numbers as people read them, and means that no number is too large for."""
+"""Numbers as people read them, and means of numbers of any size."""
 
 import math
 import statistics
@@ -29,7 +29,7 @@ def extent(numbers: Collection[int]) -> str:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Their mean; not a number where one of them is not finite."""
+    """Their mean; NaN if any of them is not finite."""
     if not all(map(math.isfinite, values)):
         return math.nan
     try:

@@ -17,7 +17,7 @@ Cells = dict[tuple[int, int], Score]  # of one seed: (after task i, on task j), 
 
 @dataclass(frozen=True)
 class Value:
-    """A mean over seeds, its sample standard deviation, and how many images stand behind it."""
+    """A mean over seeds, its sample standard deviation, and how many images it is based on."""
 
     mean: float
     std: float | None
@@ -94,7 +94,7 @@ class Result:
 
     @property
     def method(self) -> str:
-        """The method's name in the score lines, whatever the row is called."""
+        """The method's name in the score lines, whatever its row is called."""
         return next(score.method for seed in self.seeds for score in seed.values())
 
     def _worsening(self, seed: Cells) -> list[float | None]:
@@ -110,7 +110,7 @@ class Result:
 
 @dataclass
 class Study:
-    """All runs over one sequence of tasks: what one section of the report shows."""
+    """All runs over one sequence of tasks: what the report shows together."""
 
     kind: str
     tasks: tuple[str, ...]
@@ -176,7 +176,7 @@ def studies(runs: list[Run]) -> list[Study]:
 
 
 def _matrix(run: Run, metric: str) -> Cells:
-    """Of several lines for one cell, the one with most images, and of those the last."""
+    """Of several lines for one cell, the one with the most images, and of those the last."""
     position = {task: i for i, task in enumerate(run.tasks)}
     matrix: Cells = {}
     for score in run.scores:

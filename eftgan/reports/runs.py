@@ -99,13 +99,13 @@ def weight_digests(folder: RunFolder) -> dict[str, str]:
 
 
 def _label(info: dict[str, Any], method: str) -> str:
-    """What the run's own facts call the method; score lines of another method are not what they are about."""
+    """What run.json calls the method, unless the score lines are of another one than it is about."""
     own = _words(info, "label") if info.get("method", method) == method else None
     return own or OLD_LABELS.get(method, method)
 
 
 def _words(info: dict[str, Any], key: str) -> str | None:
-    """A text out of run.json; whatever else stands there counts as nothing."""
+    """A text from run.json; anything else there is ignored."""
     value = info.get(key)
     return value if isinstance(value, str) and value else None
 

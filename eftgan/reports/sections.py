@@ -1,4 +1,4 @@
-"""The report's sections in their order: one list, whatever the format they are written in."""
+"""The report's sections in one ordered list, independent of the format they are written in."""
 
 from collections.abc import Callable, Iterator
 
@@ -84,7 +84,7 @@ SECTIONS: list[Callable[[Study], Iterator[Item]]] = [
 
 
 def _task_by_task(study: Study, metric: Metric) -> Iterator[Item]:
-    """The scores of every task after every task; for metrics that are `main` with figures, and what follows."""
+    """The scores of every task after every task; figures and the tables derived from them for `main` metrics only."""
     yield Heading(f"{metric.name[:1].upper()}{metric.name[1:]}, task by task", study.unique(metric.name))
     yield tables.score_table(study, metric)
     if not metric.main or len(study.tasks) < 2:

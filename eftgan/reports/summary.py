@@ -1,4 +1,4 @@
-"""The report's first words: what was trained and what came out, for a reader who knows nothing of the code."""
+"""The report's first words: what was trained and what came out, for a reader who does not know the code."""
 
 import math
 import shlex

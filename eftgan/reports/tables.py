@@ -104,7 +104,7 @@ def growth_table(growth: list[Growth]) -> Table:
         "Base: parameters of the shared network. Adapters, Norm, Head: parameters that one task adds. "
         f"{_growth_note('Growth', growth)} "
         "FLOPs: one image through the network with the task's adapters, over the base network alone; "
-        "Executed: the same for the form that is really run. Bytes: the task's file over the shared file."
+        "Executed: the same for the form that is actually run. Bytes: the task's file over the shared file."
     ]
     empty = {i for i in range(2, len(columns)) if all(row[i].text == "–" for row in rows)}
     keep = [i for i in range(len(columns)) if i not in empty]
@@ -153,7 +153,7 @@ def _average_table(study: Study, results: list[Result]) -> Table:
 
 
 def _cell(metric: Metric, value: Value | None, *, best: bool = False, sign: bool = False, most: int = 0) -> Cell:
-    """`sign`: the value is a difference; `most`: the largest N around, so that a smaller one is marked."""
+    """`sign`: the value is a difference; `most`: the largest N of the table, so that smaller ones are marked."""
     if value is None:
         return NOT_MEASURED
     text = metric.text(value.mean, value.within if value.std is None else value.std, sign=sign)

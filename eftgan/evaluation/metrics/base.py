@@ -1,4 +1,4 @@
-"""The interface of a metric: what its values mean, how they are printed, and how they are computed."""
+"""The interface of a metric: what its values mean, how they are printed and how they are computed."""
 
 import math
 from dataclasses import dataclass
