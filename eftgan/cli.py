@@ -195,10 +195,10 @@ def add_fid(commands) -> None:
 def fid(args: argparse.Namespace) -> None:
     """Print the distances between two folders."""
     from eftgan.evaluation.features import load_extractor
-    from eftgan.evaluation.folders import compare_folders, image_files
+    from eftgan.evaluation.folders import compare_folders, require_folder
 
     for folder in (args.real, args.fake):
-        image_files(folder)  # a missing folder is refused before the network is loaded
+        require_folder(folder)  # before the network is loaded
     extractor = load_extractor(args.features, weights=args.weights)
     print(compare_folders(args.real, args.fake, extractor, mixed_sizes=args.mixed_sizes))
 

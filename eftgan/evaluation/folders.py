@@ -84,8 +84,7 @@ def folder_statistics(
 
 def image_files(folder: Path) -> list[Path]:
     """The images directly inside a folder, by name; fewer than 2 are an error."""
-    if not folder.is_dir():
-        raise UserError(f"no folder {folder}; give a folder of images")
+    require_folder(folder)
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in EXTENSIONS)
     if len(files) < 2:
         raise UserError(
@@ -93,6 +92,12 @@ def image_files(folder: Path) -> list[Path]:
             f"(of {', '.join(sorted(EXTENSIONS))}, directly inside it)"
         )
     return files
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse a folder that is not there."""
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}; give a folder of images")
 
 
 def read_image(path: Path) -> Tensor:
