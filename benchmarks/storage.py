@@ -15,7 +15,8 @@ from benchmarks.harness import Ratio, exact, measure
 from benchmarks.networks import adapted, discriminator, generator
 from eftgan.adapters import task_state
 from eftgan.data.lmdb import LmdbImages, write_lmdb
-from eftgan.evaluation.fid import FeatureStatistics, frechet_distance
+from eftgan.evaluation.metrics.fid import frechet_distance
+from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.tensors import write_tensors
 
 

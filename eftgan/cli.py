@@ -185,18 +185,22 @@ def compare(args: argparse.Namespace) -> None:
 
 def add_fid(commands) -> None:
     parser = _command(commands, "fid", fid, "Compare two folders of images: FID and KID.")
-    parser.add_argument("a", type=Path)
-    parser.add_argument("b", type=Path)
+    parser.add_argument("real", type=Path, help="a folder of real images")
+    parser.add_argument("fake", type=Path, help="a folder of generated images")
     parser.add_argument("--features", choices=("inception", "random"), default="inception", help="random is not FID")
     parser.add_argument("--weights", type=Path, help="Inception weights (default: searched for, see README)")
+    parser.add_argument("--mixed-sizes", action="store_true", help="allow images of different sizes in one folder")
 
 
 def fid(args: argparse.Namespace) -> None:
     """Print the distances between two folders."""
     from eftgan.evaluation.features import load_extractor
-    from eftgan.evaluation.folders import compare_folders
+    from eftgan.evaluation.folders import compare_folders, require_folder
 
-    print(compare_folders(args.a, args.b, load_extractor(args.features, weights=args.weights)))
+    for folder in (args.real, args.fake):
+        require_folder(folder)  # before the network is loaded
+    extractor = load_extractor(args.features, weights=args.weights)
+    print(compare_folders(args.real, args.fake, extractor, mixed_sizes=args.mixed_sizes))
 
 
 def add_report(commands) -> None:

@@ -4,7 +4,7 @@ run.json  config.yaml  scores.jsonl  report.html
 shared.safetensors            theta, once (methods that freeze it)
 tasks/02-birds.safetensors    tau_t; or the whole generator, where theta goes on changing ("kind": "full")
 state/00003000.safetensors    everything that training needs to go on; the last two are kept
-samples/after-02-birds/01-cats.png
+samples/after-02-birds/01-cats.png    samples/real/01-cats.png
 """
 
 import contextlib
@@ -53,9 +53,29 @@ class RunFolder:
     def task_file(self, index: int, name: str) -> Path:
         return self.path / "tasks" / f"{index + 1:02d}-{name}.safetensors"
 
-    def sample_grid(self, tasks: list[str], after: int, tested: int) -> Path:
+    def task_files(self) -> list[Path]:
+        """The task files that there are, in the order of the tasks."""
+        return sorted((self.path / "tasks").glob("*.safetensors"))
+
+    def sample_grid(self, tasks: Sequence[str], after: int, tested: int) -> Path:
         folder = f"after-{after + 1:02d}-{tasks[after]}"
         return self.samples / folder / f"{tested + 1:02d}-{tasks[tested]}.png"
+
+    def real_grid(self, index: int, name: str) -> Path:
+        return self.samples / "real" / f"{index + 1:02d}-{name}.png"
+
+    def read_facts(self) -> dict[str, Any]:
+        """What training wrote down about the run (run.json), nothing where the file is missing."""
+        if not self.facts.is_file():
+            return {}
+        try:
+            facts = json.loads(self.facts.read_text())
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.facts} is not valid JSON ({error}); restore or delete it") from error
+        tasks = facts.get("tasks", []) if isinstance(facts, dict) else None
+        if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
+            raise UserError(f"{self.facts} must hold a JSON object with a list of tasks; restore or delete it")
+        return facts
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -92,19 +112,6 @@ class RunFolder:
         """The tasks, from the first on, whose files are there without a gap."""
         there = [self.task_file(index, name).is_file() for index, name in enumerate(names)]
         return list(names[: (*there, False).index(False)])
-
-    def read_facts(self) -> dict[str, Any]:
-        """What training wrote down about the run (run.json); nothing where the file is missing."""
-        if not self.facts.is_file():
-            return {}
-        try:
-            facts = json.loads(self.facts.read_text())
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{self.facts} is not valid JSON ({error}); restore or delete it") from error
-        tasks = facts.get("tasks", []) if isinstance(facts, dict) else None
-        if not isinstance(tasks, list) or not all(isinstance(task, str) for task in tasks):
-            raise UserError(f"{self.facts} must hold a JSON object with a list of tasks; restore or delete it")
-        return facts
 
     def data_records(self) -> dict[str, dict[str, Any]]:
         """By task (a classifier's: by source), where its data is and what it held when the run started."""

@@ -19,6 +19,7 @@ from torch.utils.data import Dataset
 
 from eftgan.data.folders import atomic_folder
 from eftgan.data.images import decode_rgb, encode_jpeg, fit_square, to_chw
+from eftgan.data.spread import spread as spread
 from eftgan.data.stores import (
     FORMAT,
     META,
@@ -140,13 +141,6 @@ def _put(store: lmdb.Environment, entries: list[tuple[bytes, bytes]]) -> None:
             return
         except lmdb.MapFullError:
             store.set_mapsize(store.info()["map_size"] * 2)
-
-
-def spread(length: int, limit: int | None) -> np.ndarray:
-    """Indices of `limit` of `length` items, evenly spaced, so that sorted sets keep all their classes."""
-    if limit is None or limit >= length:
-        return np.arange(length)
-    return np.arange(limit) * length // limit
 
 
 class _StoredImages(Dataset):

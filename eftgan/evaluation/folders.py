@@ -1,4 +1,4 @@
-"""Two folders of images against each other: what `python -m pytorch_fid A B` does, with the same figure."""
+"""Two folders of images against each other: the same FID as `python -m pytorch_fid A B`."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ from torch import Tensor
 from eftgan.data.images import open_image
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance, spread_rows
+from eftgan.evaluation.metrics import METRICS, metrics_over
+from eftgan.evaluation.statistics import FeatureStatistics, spread_rows
 from eftgan.progress import progress_bar
 
 EXTENSIONS = {".bmp", ".jpg", ".jpeg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}  # as pytorch-fid's
@@ -23,46 +24,35 @@ BATCH = 50
 
 @dataclass(frozen=True)
 class Comparison:
-    """The distance between two folders, and what a reader needs in order to repeat it."""
+    """The metrics of one folder against another, and what a reader needs in order to repeat them."""
 
-    metric_names: tuple[str, str]
-    distance: float
-    kernel_mean: float
-    kernel_std: float
+    values: dict[str, tuple[float, float | None]]  # value and spread by the metric's name
     n: tuple[int, int]
     extractor: str
     weights: str
     resize: str
 
     def __str__(self) -> str:
-        frechet, kernel = self.metric_names
-        return (
-            f"{frechet} {self.distance:.3f}   {kernel} {self.kernel_mean:.5f} ± {self.kernel_std:.5f}   "
-            f"N {self.n[0]} and {self.n[1]}   ({self.extractor}, {self.resize})"
-        )
+        shown = [
+            f"{name} {METRICS[name].single_text(*value)}{METRICS[name].unit}" for name, value in self.values.items()
+        ]
+        behind = [f"N {self.n[0]} and {self.n[1]}", f"({self.extractor}, {self.resize})"]
+        return "   ".join(shown + behind)
 
 
 def compare_folders(
-    a: Path,
-    b: Path,
-    extractor: Extractor,
-    *,
-    mixed_sizes: bool = False,
-    subsets: int = 100,
-    seed: int = 0,
-    progress: bool = True,
+    real: Path, fake: Path, extractor: Extractor, *, mixed_sizes: bool = False, progress: bool = True
 ) -> Comparison:
-    """Fréchet and kernel distance between the images directly inside two folders."""
-    stats_a, stats_b = (
-        folder_statistics(Path(folder), extractor, mixed_sizes=mixed_sizes, progress=progress) for folder in (a, b)
+    """Every metric over the extractor's features, for the images directly inside two folders."""
+    for folder in (real, fake):
+        image_files(Path(folder))  # a missing folder is refused before the network runs over the other one
+    of_real, of_fake = (
+        folder_statistics(Path(folder), extractor, mixed_sizes=mixed_sizes, progress=progress)
+        for folder in (real, fake)
     )
-    kernel_mean, kernel_std = kernel_distance(stats_a.features, stats_b.features, subsets=subsets, seed=seed)
     return Comparison(
-        metric_names=extractor.metric_names,
-        distance=frechet_distance(stats_a, stats_b),
-        kernel_mean=kernel_mean,
-        kernel_std=kernel_std,
-        n=(stats_a.n, stats_b.n),
+        values={metric.name: metric.from_features(of_real, of_fake) for metric in metrics_over(extractor.kind)},
+        n=(of_real.n, of_fake.n),
         extractor=extractor.name,
         weights=extractor.digest,
         resize=extractor.resize,
@@ -76,7 +66,7 @@ def folder_statistics(
 
     pytorch-fid stops at images of different sizes unless its batch size is 1; then each one is stretched to
     the network's size by itself. Here the first such image is an error, and `mixed_sizes` allows it,
-    with pytorch-fid's figure for batch size 1.
+    with pytorch-fid's result for batch size 1.
     """
     files = image_files(folder)
     statistics = FeatureStatistics(extractor.dims, keep=set(spread_rows(len(files))))
@@ -94,8 +84,7 @@ def folder_statistics(
 
 def image_files(folder: Path) -> list[Path]:
     """The images directly inside a folder, by name; fewer than 2 are an error."""
-    if not folder.is_dir():
-        raise UserError(f"no folder {folder}; give a folder of images")
+    require_folder(folder)
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in EXTENSIONS)
     if len(files) < 2:
         raise UserError(
@@ -103,6 +92,12 @@ def image_files(folder: Path) -> list[Path]:
             f"(of {', '.join(sorted(EXTENSIONS))}, directly inside it)"
         )
     return files
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse a folder that is not there."""
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}; give a folder of images")
 
 
 def read_image(path: Path) -> Tensor:
@@ -132,6 +127,6 @@ def _require_one_size(paths: list[Path], images: list[Tensor], expected: tuple[i
         if tuple(image.shape) != expected:
             raise UserError(
                 f"images of different sizes: {first.name} is {expected[2]} x {expected[1]}, "
-                f"{path} is {image.shape[2]} x {image.shape[1]}. Bring them to one size, or allow mixed sizes "
-                "(each is then stretched to the network's size by itself)"
+                f"{path} is {image.shape[2]} x {image.shape[1]}. Bring them to one size, or allow them with "
+                "--mixed-sizes (each is then stretched to the network's size by itself)"
             )

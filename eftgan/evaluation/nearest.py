@@ -8,7 +8,7 @@ from torch import Tensor
 from eftgan.data.collection import ImageCollection
 from eftgan.data.transforms import centre_crop
 from eftgan.evaluation.features import load_extractor
-from eftgan.evaluation.fid import frechet_distance
+from eftgan.evaluation.metrics.fid import frechet_distance
 from eftgan.evaluation.reference import collect_statistics
 
 IMAGES = 500  # of each task, spread evenly over its images

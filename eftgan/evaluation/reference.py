@@ -12,11 +12,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from eftgan.data.collection import ImageCollection
-from eftgan.data.lmdb import spread
+from eftgan.data.spread import spread
 from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.fid import KEEP_FEATURES, FeatureStatistics, spread_rows
+from eftgan.evaluation.statistics import KEEP_FEATURES, FeatureStatistics, spread_rows
 from eftgan.files import remove_leftovers
 from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest, write_tensors
@@ -36,7 +36,7 @@ class ReferenceKey:
 
     @property
     def text(self) -> str:
-        """As the cache file holds it; that of a large collection says which features are kept: once the first were."""
+        """As the cache file holds it; large collections say which features are kept, as older files kept the first."""
         rows = {"rows": "spread"} if self.count > KEEP_FEATURES else {}
         return json.dumps(asdict(self) | rows, sort_keys=True)
 

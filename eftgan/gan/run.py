@@ -71,7 +71,7 @@ class GanRun(SavedRun[GanExperiment]):
                 z = fixed_noise(self.experiment.seed, self.tasks[index], self.experiment.network.z_dim)
                 images = torch.cat(list(generate(merge_task(generator, self.tasks[index]), z)))
                 save_grid(images, self.folder.sample_grid(self.tasks, after, index), columns=4)
-        real = self.folder.samples / "real" / f"{after + 1:02d}-{self.tasks[after]}.png"
+        real = self.folder.real_grid(after, self.tasks[after])
         if is_due(real):
             try:
                 images = self.real_images(after)

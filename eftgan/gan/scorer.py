@@ -12,9 +12,10 @@ from eftgan.adapters import merge_task, shared_state, task_state
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
 from eftgan.evaluation.growth import growth, total_growth
+from eftgan.evaluation.metrics import metrics_over
 from eftgan.evaluation.reference import collect_statistics, kept_statistics, reference_key, reference_statistics
+from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.gan.run import GanRun
 from eftgan.gan.sampling import generate
 from eftgan.names import GENERATOR
@@ -89,9 +90,10 @@ class RunScorer:
         for tested in missing:
             carried = self._carry_over(known, through, tested, subjects[tested])
             real = None if carried else self._reference_or_say(tested)
-            if real is not None:
-                made += self._measure(generator, through, tested, subjects[tested], real)
-            made += carried
+            measured = [] if real is None else self._measure(generator, through, tested, subjects[tested], real)
+            held = {line.metric for line in self._holding(known, through, tested, subjects[tested])}
+            lines = carried or measured
+            made += [line for line in lines if line.metric not in held]  # after METRICS has grown: only the new ones
             if not carried or tested == missing[-1]:  # carried lines cost nothing and wait for one that did
                 append_scores(self.run.folder.scores, made[written:])
                 written = len(made)
@@ -141,13 +143,22 @@ class RunScorer:
         return own[-1] if own else None
 
     def _find(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
+        """The cell's lines that hold, if there is one of every metric."""
+        found = self._holding(known, through, tested, subject)
+        return found if {score.metric for score in found} == self._metrics else []
+
+    @property
+    def _metrics(self) -> set[str]:
+        return {metric.name for metric in metrics_over(self.extractor.kind)}
+
+    def _holding(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
         """The cell's lines about just this, measured with as many samples or more."""
         names = (self.run.tasks[through], self.run.tasks[tested])
         return [
             score
             for score in known
             if (score.trained_through, score.tested_on) == names
-            and score.metric in self.extractor.metric_names
+            and score.metric in self._metrics
             and score.n >= self.samples_for(through, tested)
             and score.subject == subject
         ]
@@ -219,7 +230,7 @@ class RunScorer:
     def _lines(
         self, through: str, task: str, real: FeatureStatistics, other: FeatureStatistics, details: dict
     ) -> list[Score]:
-        """Both distances of one comparison."""
+        """Every metric of one comparison."""
         experiment, extractor = self.run.experiment, self.extractor
         head = (self.run.folder.path.name, experiment.method.name, experiment.seed, through, task)
         details = {
@@ -229,9 +240,9 @@ class RunScorer:
             "reference_n": real.n,
             **details,
         }
-        frechet, kernel = extractor.metric_names
-        kid, spread = kernel_distance(real.features, other.features)
-        return [
-            Score(*head, frechet, frechet_distance(real, other), other.n, details),
-            Score(*head, kernel, kid, other.n, {**details, "std": spread}),
-        ]
+        lines = []
+        for metric in metrics_over(extractor.kind):
+            value, spread = metric.from_features(real, other)
+            further = {} if spread is None else {"std": spread}
+            lines.append(Score(*head, metric.name, value, other.n, {**details, **further}))
+        return lines

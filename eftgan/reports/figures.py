@@ -4,14 +4,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TypeGuard
 
-from eftgan.reports.metrics import Metric
+from eftgan.evaluation.metrics import Metric
 from eftgan.reports.results import Result
 from eftgan.reports.style import COLOURS as PALETTE
 from eftgan.reports.style import FIGURES
 
 # light (good) to dark (bad), even in lightness; readable in grey print and with colour blindness
 HEAT = [(253, 243, 226), (252, 205, 150), (244, 148, 92), (206, 81, 66), (140, 32, 50), (74, 14, 38)]
+DRAWABLE = 1e300  # values beyond stand in tables only: their sums and differences are not finite
 COLOURS = 8  # classes s0 to s7 of the style sheet
 MARKERS = ("circle", "square", "diamond", "triangle")
 
@@ -32,10 +34,14 @@ class Line:
 
     @property
     def points(self) -> list[tuple[int, float, float]]:
-        """What can be drawn: (place, value, spread) of the finite values."""
+        """What can be drawn: (place, value, spread)."""
         spread = [*self.spread, *[None] * (len(self.values) - len(self.spread))]
         pairs = enumerate(zip(self.values, spread, strict=True))
-        return [(i, value, s or 0.0) for i, (value, s) in pairs if value is not None and math.isfinite(value)]
+        return [(i, v, s if _drawable(s) else 0.0) for i, (v, s) in pairs if _drawable(v)]
+
+
+def _drawable(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value) and abs(value) < DRAWABLE
 
 
 def standalone(svg: str) -> str:
@@ -91,24 +97,24 @@ def heat_legend(low: float, high: float, metric: Metric) -> str:
 
 
 def heat_range(results: Sequence[Result]) -> tuple[float, float]:
-    """The range of the colours: shares from none to all; distances from 0 to the worst of all methods.
+    """The range of the colours: shares from none to all; other values from 0 to the worst of all methods.
 
     At least twice the worst value of a task just learned, so that only what is forgotten looks dark.
     """
     if results[0].metric.unit == " %":
         return 0.0, 100 / results[0].metric.scale
     cells = [(cell, score.value) for result in results for seed in result.seeds for cell, score in seed.items()]
-    learned = [value for (after, on), value in cells if after == on and math.isfinite(value)]
-    finite = [value for _, value in cells if math.isfinite(value)]
+    learned = [value for (after, on), value in cells if after == on and _drawable(value)]
+    finite = [value for _, value in cells if _drawable(value)]
     return min([0.0, *finite]), max([*finite, *(2 * value for value in learned), 1e-9])
 
 
 def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_label: str, alt: str) -> str:
-    """A line for each method over the tasks, named at its end; each has a point at least."""
+    """A line for each method over the tasks, named at its end; each has at least one point."""
     width, height, left, top, bottom = 520, 290, 40, 30, 52
     right = 24 + 8 * max(len(line.label) for line in lines)
     known = [value + sign * s for line in lines for _, value, s in line.points for sign in (1, -1)]
-    scale = _nice_scale(min(0.0, *known), max(known))
+    scale = _nice_scale(min(0.0, *known), max(0.0, *known))
 
     def x(i: float) -> float:
         return left + (width - left - right) * (i / max(1, len(ticks) - 1) if len(ticks) > 1 else 0.5)
@@ -122,9 +128,9 @@ def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_l
         parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>')
         parts.append(_text(left - 8, y(tick) + 4, f"{tick:g}", "axis", "end"))
     every = math.ceil(len(ticks) / 8)
-    for i, tick in enumerate(ticks):
+    for i, name in enumerate(ticks):
         if i % every == 0:
-            parts.append(_text(x(i), height - bottom + 20, tick, "axis", "middle"))
+            parts.append(_text(x(i), height - bottom + 20, name, "axis", "middle"))
     ends = _spread_labels([y(line.points[-1][1]) for line in lines])
     for line, end in zip(lines, ends, strict=True):
         parts += _draw(line, x, y)
@@ -170,7 +176,7 @@ def _spread_labels(heights: list[float], gap: float = 15) -> list[float]:
 
 def _nice_scale(low: float, high: float) -> list[float]:
     """Four to eight round ticks that cover the range."""
-    span = (high - low) or abs(high) or 1.0
+    span = high - low if high - low > 1e-9 else 1.0  # less is none: ticks are rounded
     step = 10 ** math.floor(math.log10(span / 4))
     step = next(step * factor for factor in (1, 2, 2.5, 5, 10) if span / (step * factor) <= 5)
     start = math.floor(low / step + 1e-9)

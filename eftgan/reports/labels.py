@@ -1,9 +1,10 @@
-"""Telling apart, by their folders, runs of one method that are not seeds of one experiment."""
+"""Labels of the rows: runs of one method share one only if they are seeds of one experiment."""
 
 import json
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from eftgan.config import FREE_KEYS, parse_yaml
 from eftgan.reports.runs import Run
@@ -11,8 +12,8 @@ from eftgan.reports.runs import Run
 NOT_COMPARED = ("seed", "start", *FREE_KEYS)  # what may differ between the runs of one row
 
 
-def told_apart(runs: list[Run]) -> list[Run]:
-    """The runs with labels under which only seeds of one experiment meet: `EFT (wide)` and `EFT (narrow)`."""
+def disambiguate_labels(runs: list[Run]) -> list[Run]:
+    """The runs, labelled so that only seeds of one experiment share a label: `EFT (wide)` and `EFT (narrow)`."""
     labels = {id(run): run.label for run in runs}
     for row in _grouped(runs, lambda run: (run.label, run.kind, run.tasks)):
         experiments = [part for same in _grouped(row, _compared) for part in _without_repeated_seeds(same)]
@@ -30,11 +31,11 @@ def _grouped(runs: Iterable[Run], key: Callable[[Run], Hashable]) -> list[list[R
 
 
 def _compared(run: Run) -> str:
-    """The part of a run's config that makes its results, as one text; empty where the run has no config."""
-    config = parse_yaml(run.config, str(run.folder / "config.yaml"))
+    """The part of a run's config that determines its results, as one text; empty where the run has no config."""
+    config = parse_yaml(run.config, str(run.folder.config))
     for key in NOT_COMPARED:
         *way, last = key.split(".")
-        place = config
+        place: Any = config
         for name in way:
             place = place.get(name) if isinstance(place, dict) else None
         if isinstance(place, dict):
@@ -43,17 +44,22 @@ def _compared(run: Run) -> str:
 
 
 def _without_repeated_seeds(runs: list[Run]) -> list[list[Run]]:
-    """One experiment that was run several times, as parts that lie together and have every seed once."""
-    for together in (lambda run: "all", lambda run: run.folder.resolve().parent, _place, lambda run: run.folder):
+    """One experiment that was run several times, as groups that lie together and have every seed once."""
+    ways: list[Callable[[Run], Hashable]] = [lambda run: "all", lambda run: _path(run).parent, _place, _path]
+    for together in ways:
         parts = _grouped(runs, together)
         if all(len({run.seed for run in part}) == len(part) for part in parts):
             break
     return parts
 
 
+def _path(run: Run) -> Path:
+    return run.folder.path.resolve()
+
+
 def _place(run: Run) -> Path:
     """The run's folder without the seed that `eftgan compare` puts at the end of its name."""
-    folder = run.folder.resolve()
+    folder = _path(run)
     return folder.parent / (folder.name.removesuffix(f"-seed{run.seed}") or folder.name)
 
 
@@ -61,7 +67,7 @@ def _names(experiments: list[list[Run]]) -> list[str]:
     """The shortest paths that differ, of each experiment's first run; dots where its other seeds lie elsewhere."""
     paths = [[_place(run).parts for run in runs] for runs in experiments]
     if len({first for first, *_ in paths}) < len(paths):
-        paths = [[run.folder.resolve().parts for run in runs] for runs in experiments]
+        paths = [[_path(run).parts for run in runs] for runs in experiments]
     while len({first[-1] for first, *_ in paths}) == 1:
         paths = [[path[:-1] for path in each] for each in paths]
     length = 1

@@ -1,11 +1,11 @@
-"""Pieces of HTML that the page is put together from."""
+"""Building blocks of the HTML page."""
 
 from html import escape
 
-from eftgan.reports.tables import Cell, Table
+from eftgan.reports.items import Cell, Table
 
 
-def html_table(table: Table, kind: str = "") -> str:
+def html_table(table: Table) -> str:
     """A table with its caption and notes; it scrolls inside its own frame where the page is narrow."""
     starts = _group_starts(table)
     head = ""
@@ -24,7 +24,7 @@ def html_table(table: Table, kind: str = "") -> str:
     notes = f'<p class="note">{escape(" ".join(table.notes))}</p>' if table.notes else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.caption, quote=True)}">'
-        f"<table{css_class(**{kind: bool(kind)})}><caption><span>{escape(table.caption)}</span></caption>"
+        f"<table><caption><span>{escape(table.caption)}</span></caption>"
         f"<thead>{head}<tr>{columns}</tr></thead><tbody>{rows}</tbody></table></div>{notes}"
     )
 
@@ -37,7 +37,7 @@ def _cell(cell: Cell, column: int, first: bool) -> str:
 
 
 def _spread(text: str) -> str:
-    """The spread set smaller, so that the values stand out."""
+    """The spread in smaller type, so that the values stand out."""
     value, sign, spread = escape(text).partition(" ± ")
     return f'{value} <span class="spread">± {spread}</span>' if sign else value
 
@@ -52,6 +52,6 @@ def _group_starts(table: Table) -> set[int]:
 
 
 def css_class(**kinds: bool) -> str:
-    """The class attribute, with the names that are wanted; empty where none is."""
+    """The class attribute with the names that are wanted; empty if there are none."""
     names = [name for name, wanted in kinds.items() if wanted]
     return f' class="{" ".join(names)}"' if names else ""

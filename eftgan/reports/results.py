@@ -1,22 +1,23 @@
 """From score lines to results: task-by-task matrices, averages, forgetting and growth over seeds."""
 
-import itertools
 import math
-import statistics
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from eftgan.reports.metrics import Metric, metrics_in
+from eftgan.evaluation.metrics import Metric
+from eftgan.reports.growth import Growth
+from eftgan.reports.metrics import metrics_in
+from eftgan.reports.numbers import deviation, mean
 from eftgan.reports.runs import Run
 from eftgan.scores import REAL, Score
 
-OWNED = ("adapter", "norm", "head")  # what a task may have of its own
+Cells = dict[tuple[int, int], Score]  # of one seed: (after task i, on task j), from 0
 
 
 @dataclass(frozen=True)
 class Value:
-    """A mean over seeds, its sample standard deviation, and how many images stand behind it."""
+    """A mean over seeds, its sample standard deviation, and how many images it is based on."""
 
     mean: float
     std: float | None
@@ -33,13 +34,13 @@ class Result:
     label: str
     metric: Metric
     tasks: tuple[str, ...]
-    seeds: tuple[dict[tuple[int, int], Score], ...]  # per seed: (after task i, on task j) -> score
+    seeds: tuple[Cells, ...]
 
     def cell(self, after: int, on: int) -> Value | None:
         """The score of task `on` after task `after` (both from 0), over the seeds that have it."""
         scores = [seed[after, on] for seed in self.seeds if (after, on) in seed]
         value = _value([s.value for s in scores], scores)
-        return replace(value, within=scores[0].details.get("std")) if len(scores) == 1 else value
+        return replace(value, within=_spread(scores[0])) if value and len(scores) == 1 else value
 
     def average_after(self, after: int) -> Value | None:
         """The mean over the tasks seen so far."""
@@ -75,9 +76,9 @@ class Result:
         later = range(1, len(self.tasks))
         alone = {j: reference.cell(j, j) for j in later}
 
-        def gain(seed: dict[tuple[int, int], Score]) -> float | None:
-            own = {j: seed.get((j, j)) for j in later}
-            return _mean_of([sign * (own[j].value - alone[j].mean) if own[j] and alone[j] else None for j in later])
+        def gain(seed: Cells) -> float | None:
+            pairs = [(seed.get((j, j)), alone[j]) for j in later]
+            return _mean_of([sign * (own.value - other.mean) if own and other else None for own, other in pairs])
 
         return self._over_seeds(gain)
 
@@ -85,7 +86,7 @@ class Result:
         """A task's score just after it was learned, over the reference's."""
         other = reference.cell(on, on)
 
-        def ratio(seed: dict[tuple[int, int], Score]) -> float | None:
+        def ratio(seed: Cells) -> float | None:
             own = seed.get((on, on))
             return own.value / other.mean if own and other and other.mean else None
 
@@ -93,66 +94,32 @@ class Result:
 
     @property
     def method(self) -> str:
-        """The method's name in the score lines, whatever the row is called."""
+        """The method's name in the score lines, whatever its row is called."""
         return next(score.method for seed in self.seeds for score in seed.values())
 
-    def _worsening(self, seed: dict[tuple[int, int], Score]) -> list[float | None]:
+    def _worsening(self, seed: Cells) -> list[float | None]:
         last = len(self.tasks) - 1
         sign = 1 if self.metric.lower_is_better else -1
         ends = [(seed.get((j, j)), seed.get((last, j))) for j in range(last)]
         return [sign * (end.value - start.value) if start and end else None for start, end in ends]
 
-    def _over_seeds(self, figure: Callable[[dict[tuple[int, int], Score]], float | None]) -> Value | None:
+    def _over_seeds(self, figure: Callable[[Cells], float | None]) -> Value | None:
         values = [value for value in map(figure, self.seeds) if value is not None]
         return _value(values, [score for seed in self.seeds for score in seed.values()])
 
 
-@dataclass(frozen=True)
-class Growth:
-    """What each task added to one method's network."""
-
-    label: str
-    tasks: tuple[str, ...]
-    adapters: tuple[float, ...]  # adapter parameters / base parameters
-    details: tuple[dict[str, Any], ...]
-
-    @property
-    def share(self) -> tuple[float, ...]:
-        """What each task adds, over the base network: its adapters, or its whole network where nothing is shared."""
-        if not self.whole_networks:
-            return self.adapters
-        return tuple(_parameters(details, *OWNED) / self._base for details in self.details)
-
-    @property
-    def whole_networks(self) -> bool:
-        """Whether every task has a network of its own, and none of the base is in use beside them."""
-        return self._base > 0 and self._in_common == 0
-
-    def totals(self) -> list[float] | None:
-        """Parameters in use after each task, as a multiple of the base network."""
-        if not self._base:
-            return None
-        added = itertools.accumulate(_parameters(details, *OWNED) for details in self.details)
-        return [(self._in_common + owned) / self._base for owned in added]
-
-    @property
-    def _base(self) -> int:
-        """0 where the lines do not tell for every task."""
-        return min(_parameters(details, "base") for details in self.details)
-
-    @property
-    def _in_common(self) -> int:
-        """What of the base all tasks use: without the layers that are only the pattern of the first task's own."""
-        return self._base - _parameters(self.details[0], "norm", "head")
-
-
 @dataclass
 class Study:
-    """All runs over one sequence of tasks: what one section of the report shows."""
+    """All runs over one sequence of tasks: what the report shows together."""
 
     kind: str
     tasks: tuple[str, ...]
     runs: list[Run] = field(default_factory=list)
+    number: int = 0  # from 1 where a report has several studies; 0 where it has one
+
+    def unique(self, name: str) -> str:
+        """A name for anchors, labels and files that no other study of the report has."""
+        return re.sub(r"[^\w-]+", "-", name) + (f"-{self.number}" if self.number else "")
 
     @property
     def labels(self) -> list[str]:
@@ -170,7 +137,7 @@ class Study:
         return self.metrics[0] if self.metrics else None
 
     def results(self, metric: Metric) -> list[Result]:
-        """One result a method, for the methods that have this metric."""
+        """One result per method, for the methods that have this metric."""
         scale = _scaled(metric, self.runs)
         results = []
         for label in self.labels:
@@ -180,9 +147,10 @@ class Study:
         return results
 
     def floor(self, metric: Metric) -> dict[str, Score]:
-        """Real images against real images, by task: what a perfect generator would be given."""
+        """Real images against real images, by task in the sequence's order: the score of a perfect generator."""
         lines = (score for run in self.runs for score in run.scores if score.metric == metric.name)
-        return {score.tested_on: score for score in lines if score.trained_through == REAL}
+        floor = {score.tested_on: score for score in lines if score.trained_through == REAL}
+        return {task: floor[task] for task in self.tasks if task in floor}
 
     def growth(self) -> list[Growth]:
         """Growth of the methods that report it for every task, from the first seed that does."""
@@ -197,17 +165,20 @@ class Study:
 
 
 def studies(runs: list[Run]) -> list[Study]:
-    """Runs grouped by kind and sequence of tasks: only within a group do figures compare."""
-    groups: dict[tuple, Study] = {}
+    """Runs grouped by kind and sequence of tasks: figures can only be compared within a group."""
+    groups: dict[tuple[str, tuple[str, ...]], Study] = {}
     for run in runs:
         groups.setdefault((run.kind, run.tasks), Study(run.kind, run.tasks)).runs.append(run)
-    return list(groups.values())
+    found = list(groups.values())
+    for number, study in enumerate(found, 1):
+        study.number = number if len(found) > 1 else 0
+    return found
 
 
-def _matrix(run: Run, metric: str) -> dict[tuple[int, int], Score]:
-    """Of several lines for one cell, the one with most images, and of those the last."""
+def _matrix(run: Run, metric: str) -> Cells:
+    """Of several lines for one cell, the one with the most images, and of those the last."""
     position = {task: i for i, task in enumerate(run.tasks)}
-    matrix: dict[tuple[int, int], Score] = {}
+    matrix: Cells = {}
     for score in run.scores:
         if score.metric == metric and score.trained_through in position and score.tested_on in position:
             cell = position[score.trained_through], position[score.tested_on]
@@ -224,24 +195,24 @@ def _scaled(metric: Metric, runs: list[Run]) -> Metric:
     return metric
 
 
-def _parameters(details: dict[str, Any], *parts: str) -> int:
-    return sum(details.get(f"{part}_parameters") or 0 for part in parts)
-
-
 def _mean(scores: list[Score | None]) -> float | None:
     return _mean_of([None if score is None else score.value for score in scores])
 
 
 def _mean_of(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        return None
-    return statistics.fmean(known) if all(map(math.isfinite, known)) else math.nan
+    return mean(known) if known and len(known) == len(values) else None
 
 
 def _value(values: list[float], scores: list[Score]) -> Value | None:
     if not values:
         return None
-    std = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
+    std = deviation(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
     carried = bool(scores) and all(score.details.get("carried") for score in scores)
-    return Value(_mean_of(values), std, len(values), frozenset(score.n for score in scores), carried)
+    return Value(mean(values), std, len(values), frozenset(score.n for score in scores), carried)
+
+
+def _spread(score: Score) -> float | None:
+    """A measurement's own spread, as KID has."""
+    std = score.details.get("std")
+    return float(std) if isinstance(std, int | float) else None

@@ -1,5 +1,7 @@
-"""Reading run folders: score lines, and what the trainer wrote down about the run."""
+"""Reading run folders: score lines, and what training wrote down about the run."""
 
+import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from eftgan.files import file_digest
 from eftgan.runfolder import RunFolder
 from eftgan.scores import REAL, Score, read_scores
 
-METHOD_NAMES = {
+OLD_LABELS = {  # of runs made before training wrote the method's own label into run.json
     "eft": "EFT",
     "finetune": "Finetune",
     "ewc": "EWC",
@@ -28,9 +30,10 @@ METHOD_NAMES = {
 class Run:
     """One method with one seed over one sequence of tasks."""
 
-    folder: Path
+    folder: RunFolder
     name: str
-    kind: str  # "gan" or "classifier"
+    kind: str  # "gan", "classifier", ...
+    noun: str | None  # what was trained, in words: "image generator"; none where run.json does not say
     label: str  # the row's name in every table
     seed: int
     tasks: tuple[str, ...]
@@ -47,40 +50,59 @@ def load_runs(folders: list[Path]) -> list[Run]:
     return [run for folder in once.values() for run in load_run(folder)]
 
 
-def load_run(folder: Path) -> list[Run]:
+def load_run(path: Path) -> list[Run]:
     """The runs in one folder: usually one, more if its score lines are of several methods or seeds."""
-    if not folder.is_dir():
-        raise UserError(f"no run folder {folder}; give the folder that training wrote")
-    info = RunFolder(folder).read_facts()
-    scores = read_scores(folder / "scores.jsonl")
+    if not path.is_dir():
+        raise UserError(f"no run folder {path}; give the folder that training wrote")
+    folder = RunFolder(path)
+    info, scores = folder.read_facts(), read_scores(folder.scores)
     tasks = tuple(info.get("tasks") or _tasks_of(scores))
     if not tasks or not scores:
-        what = "scores" if tasks else "tasks"
-        raise UserError(f"no {what} in {folder / 'scores.jsonl'}; make them with: eftgan evaluate {folder}")
-    config = folder / "config.yaml"
+        what, command = "scores" if tasks else "tasks", shlex.join(["eftgan", "evaluate", str(path)])
+        raise UserError(f"no {what} in {folder.scores}; make them with: {command}")
     groups: dict[tuple[str, int], list[Score]] = {}
     for score in scores:
         groups.setdefault((score.method, score.seed), []).append(score)
+    title = _words(info, "title") if len(groups) == 1 else None
     return [
         Run(
             folder=folder,
-            name=info.get("name") or folder.resolve().name,
-            kind=info.get("kind") or _kind_of(scores),
-            label=(info.get("title") if len(groups) == 1 else None) or METHOD_NAMES.get(method, method),
+            name=_words(info, "name") or path.resolve().name,
+            kind=_words(info, "kind") or _kind_of(scores),
+            noun=_words(info, "noun"),
+            label=title or _label(info, method),
             seed=seed,
             tasks=tasks,
             scores=tuple(lines),
             info=info,
-            config=config.read_text() if config.is_file() else "",
+            config=folder.config.read_text() if folder.config.is_file() else "",
         )
         for (method, seed), lines in groups.items()
     ]
 
 
-def weight_digests(folder: Path) -> dict[str, str]:
+def command_of(run: Run) -> str:
+    """The command that made the run, empty where run.json does not say."""
+    command = run.info.get("command") or ""
+    return command if isinstance(command, str) else json.dumps(command)
+
+
+def weight_digests(folder: RunFolder) -> dict[str, str]:
     """sha256 of the run's files of weights, by their path in the folder: what `eftgan info` and sha256sum print."""
-    paths = [*folder.glob("shared.safetensors"), *sorted(folder.glob("tasks/*.safetensors"))]
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in paths}
+    paths = [*([folder.shared] if folder.shared.exists() else []), *folder.task_files()]
+    return {path.relative_to(folder.path).as_posix(): file_digest(path) for path in paths}
+
+
+def _label(info: dict[str, Any], method: str) -> str:
+    """What run.json calls the method, unless the score lines are of another one than it is about."""
+    own = _words(info, "label") if info.get("method", method) == method else None
+    return own or OLD_LABELS.get(method, method)
+
+
+def _words(info: dict[str, Any], key: str) -> str | None:
+    """A text from run.json; anything else there is ignored."""
+    value = info.get(key)
+    return value if isinstance(value, str) and value else None
 
 
 def _tasks_of(scores: list[Score]) -> list[str]:

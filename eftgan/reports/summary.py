@@ -1,26 +1,30 @@
-"""The report's first words: what was trained and what came out, for a reader who knows nothing of the code."""
+"""The report's first words: what was trained and what came out, for a reader who does not know the code."""
 
 import math
+import shlex
 
-from eftgan.reports.metrics import Metric, percent
-from eftgan.reports.results import Study
+from eftgan.evaluation.metrics import Metric
+from eftgan.reports.numbers import percent
+from eftgan.reports.results import Result, Study
 
 NBSP = "\N{NO-BREAK SPACE}"
-EXPLAINED = {
-    "FID": "FID measures how far generated pictures are from real ones",
-    "FD-random": "FD-random measures how far generated pictures are from real ones, over a small fixed random network",
-    "accuracy-CIL": "Accuracy-CIL is the share of test pictures classified rightly without being told the task",
-    "accuracy-TIL": "Accuracy-TIL is the share of test pictures classified rightly when the task is given",
-}
+OLD_NOUNS = {"gan": "image generator", "classifier": "classifier"}  # where run.json does not say what was trained
+OLD_SUBJECTS = {"gan": "A generative adversarial network", "classifier": "A classifier"}
 
 
 def title(studies: list[Study]) -> str:
     """The page's heading."""
-    kinds = {study.kind for study in studies}
-    what = {"gan": "image generator", "classifier": "classifier"}
-    subject = what.get(next(iter(kinds)), "network") if len(kinds) == 1 else "network"
+    nouns = {_noun(study) or OLD_NOUNS.get(study.kind, "network") for study in studies}
+    subject = nouns.pop() if len(nouns) == 1 else "network"
     most = max(len(study.tasks) for study in studies)
     return f"One {subject}, {most} tasks in a row" if most > 1 else f"One {subject}, one task"
+
+
+def lead(studies: list[Study]) -> str:
+    """What the report is made from."""
+    lines = sum(len(run.scores) for study in studies for run in study.runs)
+    runs = sum(len(study.runs) for study in studies)
+    return f"Continual learning report, made from {lines} score lines of {runs} run{'s' * (runs > 1)}."
 
 
 def sentences(study: Study) -> list[str]:
@@ -29,18 +33,19 @@ def sentences(study: Study) -> list[str]:
 
 
 def caution(study: Study) -> str | None:
-    """A warning where the main figure is only a stand-in for FID."""
-    if study.main is None or study.main.name != "FD-random":
+    """A warning where the main metric is only a stand-in for FID."""
+    if study.main is None or study.main.features != "random":
         return None
-    runs = " ".join(str(run.folder) for run in study.runs[:1])
+    command = shlex.join(["eftgan", "evaluate", str(study.runs[0].folder.path)])
     return (
-        "FD-random is a quick stand-in over a fixed random network. It is not FID and compares with no published "
-        f"figure. For FID run: eftgan evaluate {runs}"
+        f"{study.main.name} is a quick stand-in over a fixed random network. It is not FID and cannot be compared with "
+        f"published figures. For FID run: {command}"
     )
 
 
 def _what(study: Study) -> str:
-    what = {"gan": "A generative adversarial network", "classifier": "A classifier"}.get(study.kind, "A network")
+    noun = _noun(study)
+    what = f"{_article(noun)} {noun}" if noun else OLD_SUBJECTS.get(study.kind, "A network")
     count = len(study.tasks)
     order = " → ".join(study.tasks) if count <= 6 else f"{study.tasks[0]} → … → {study.tasks[-1]}"
     seeds = len({run.seed for run in study.runs})
@@ -50,26 +55,36 @@ def _what(study: Study) -> str:
     return f"{what} learned {tasks}, by {methods}{with_seeds}."
 
 
+def _noun(study: Study) -> str | None:
+    """What was trained, in the words of its runs, if they agree."""
+    nouns = {run.noun for run in study.runs}
+    return nouns.pop() if len(nouns) == 1 else None
+
+
+def _article(noun: str) -> str:
+    return "An" if noun[0].lower() in "aeiou" else "A"
+
+
 def _outcome(study: Study) -> list[str]:
     if study.main is None:
         return []
-    results = [result for result in study.results(study.main) if result.final]
-    if not results:
+    results = study.results(study.main)
+    finals = [(result.label, result.final) for result in results if result.final]
+    if not finals:
         return [f"The evaluation is not complete: {study.main.name} is missing for some tasks at the end."]
     metric = results[0].metric
-    explained = EXPLAINED.get(metric.name)
-    finals = _join(
-        [f"{metric.text(r.final.mean, r.final.std).replace(' ', NBSP)}{metric.unit} for {r.label}" for r in results]
-    )
+    shown = [
+        f"{metric.text(final.mean, final.std).replace(' ', NBSP)}{metric.unit} for {label}" for label, final in finals
+    ]
     after = "After the last task the average over all tasks is" if len(study.tasks) > 1 else "The result is"
     return [
-        *([f"{explained}; {metric.direction}."] if explained else []),
-        f"{after} {finals}.",
-        *([_forgetting(metric, results)] if len(study.tasks) > 1 else []),
+        *([f"{metric.explanation}; {metric.direction}."] if metric.explanation else []),
+        f"{after} {_join(shown)}.",
+        *([_forgetting(metric, [result for result in results if result.final])] if len(study.tasks) > 1 else []),
     ]
 
 
-def _forgetting(metric: Metric, results: list) -> str:
+def _forgetting(metric: Metric, results: list[Result]) -> str:
     fates: dict[str, list[str]] = {}  # what became of earlier tasks -> with which methods
     for result in results:
         if result.forgetting is not None and math.isfinite(result.forgetting.mean):

@@ -11,7 +11,6 @@ from eftgan.evaluation.accuracy import (
     accuracy_matrix,
     average_over_seen,
     forgetting,
-    forward_transfer,
 )
 from eftgan.scores import Score
 
@@ -35,11 +34,9 @@ def lines(matrix):
 MATRIX = {(0, 0): 0.9, (1, 0): 0.7, (1, 1): 0.8, (2, 0): 0.5, (2, 1): 0.9, (2, 2): 0.6}
 
 
-def test_matrix_average_forgetting_and_transfer():
+def test_matrix_average_and_forgetting():
     matrix = accuracy_matrix([*lines(MATRIX), Score("run", "eft", 0, "a", "a", CIL, 0.1, 1)], ["a", "b", "c"])
     assert matrix == MATRIX
     assert average_over_seen(matrix, 2) == pytest.approx(2 / 3)
     assert forgetting(matrix, 0) == 0
     assert forgetting(matrix, 2) == pytest.approx((0.4 - 0.1) / 2)
-    alone = {(0, 0): 0.9, (1, 1): 0.7, (2, 2): 0.7}
-    assert forward_transfer(matrix, alone, 2) == pytest.approx((0.1 - 0.1) / 2)

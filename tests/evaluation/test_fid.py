@@ -7,7 +7,9 @@ import torch
 from pytorch_fid.fid_score import calculate_frechet_distance
 
 from eftgan.errors import UserError
-from eftgan.evaluation.fid import FeatureStatistics, frechet_distance, kernel_distance
+from eftgan.evaluation.metrics.fid import frechet_distance
+from eftgan.evaluation.metrics.kid import kernel_distance
+from eftgan.evaluation.statistics import FeatureStatistics
 
 
 def features(n: int, dims: int, seed: int = 0, shift: float = 0.0) -> torch.Tensor:

@@ -3,8 +3,9 @@ import pytest
 import torch
 from PIL import Image
 
+from eftgan.cli import main
 from eftgan.errors import UserError
-from eftgan.evaluation import fid
+from eftgan.evaluation import features, folders, statistics
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.folders import compare_folders, folder_statistics
 
@@ -30,13 +31,16 @@ def test_alike_folders_are_nearer_than_different_ones(tmp_path, extractor):
         fill(tmp_path / "b", seed=1, suffix="JPEG"),
         fill(tmp_path / "c", tint=100),
     )
-    near = compare_folders(a, b, extractor, progress=False, subsets=10)
-    far = compare_folders(a, c, extractor, progress=False, subsets=10)
-    assert near.distance < far.distance
-    assert near.kernel_mean < far.kernel_mean
+    near = compare_folders(a, b, extractor, progress=False)
+    far = compare_folders(a, c, extractor, progress=False)
+    for metric in ("FD-random", "KID-random"):
+        assert near.values[metric][0] < far.values[metric][0]
     assert far.n == (60, 60)
-    assert "FD-random" in str(far)
-    assert "FID" not in str(far)
+    (distance, _), (kernel, spread) = far.values.values()
+    assert str(far) == (
+        f"FD-random {distance:.3f}   KID-random {kernel:.5f} ± {spread:.5f}   N 60 and 60   "
+        "(random-conv, bilinear 64, antialiased)"
+    )
 
 
 def test_other_files_are_left_out_and_greyscale_is_read(tmp_path, extractor):
@@ -49,7 +53,7 @@ def test_other_files_are_left_out_and_greyscale_is_read(tmp_path, extractor):
 def test_the_kept_features_of_many_files_are_spread_over_them(tmp_path, extractor, monkeypatch):
     folder = fill(tmp_path / "a", 7)
     every = folder_statistics(folder, extractor, progress=False).features
-    monkeypatch.setattr(fid, "KEEP_FEATURES", 3)
+    monkeypatch.setattr(statistics, "KEEP_FEATURES", 3)
     assert torch.equal(folder_statistics(folder, extractor, progress=False).features, every[[0, 2, 4]])
 
 
@@ -58,6 +62,27 @@ def test_mixed_sizes_are_an_error_unless_allowed(tmp_path, extractor):
     with pytest.raises(UserError, match=r"24 x 24, .* is 20 x 30"):
         folder_statistics(folder, extractor, progress=False)
     assert folder_statistics(folder, extractor, mixed_sizes=True, progress=False).n == 5
+
+
+def test_the_command_offers_what_its_error_advises(tmp_path, capsys):
+    mixed = fill(fill(tmp_path / "a", 3), 2, size=(30, 20), seed=1)
+    words = ["fid", str(mixed), str(fill(tmp_path / "b", 3)), "--features", "random"]
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "--mixed-sizes" in capsys.readouterr().err
+    main([*words, "--mixed-sizes"])
+    assert "N 5 and 3   (random-conv, " in capsys.readouterr().out
+
+
+def test_a_mistyped_folder_is_refused_before_any_work(tmp_path, extractor, monkeypatch, capsys):
+    folder, missing = fill(tmp_path / "a", 3), tmp_path / "typo"
+    monkeypatch.setattr(folders, "folder_statistics", lambda *args, **kwargs: pytest.fail("ran the network"))
+    with pytest.raises(UserError, match="no folder"):
+        compare_folders(folder, missing, extractor, progress=False)
+    monkeypatch.setattr(features, "load_extractor", lambda *args, **kwargs: pytest.fail("loaded the network"))
+    with pytest.raises(SystemExit):
+        main(["fid", str(folder), str(missing)])
+    assert f"no folder {missing}" in capsys.readouterr().err
 
 
 def test_bad_folders_are_named(tmp_path, extractor):

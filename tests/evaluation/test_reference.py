@@ -7,8 +7,8 @@ import torch
 
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor, load_extractor
-from eftgan.evaluation.fid import FeatureStatistics
 from eftgan.evaluation.reference import centre_crop, read_statistics, reference_key, reference_statistics
+from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.tensors import write_tensors
 
 
@@ -136,7 +136,7 @@ class Sorted(Pictures):
 @pytest.fixture(scope="module")
 def greys():
     """An extractor whose one feature is the grey of an image."""
-    return Extractor("greys", "w", 1, ("FD", "KD"), "none", lambda x: 255 * x[:, :1].mean((2, 3)), torch.device("cpu"))
+    return Extractor("greys", "greys", "w", 1, "none", lambda x: 255 * x[:, :1].mean((2, 3)), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("processes", [1, 2, 7])

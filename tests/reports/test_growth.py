@@ -1,6 +1,6 @@
 import pytest
 
-from eftgan.reports.results import Growth
+from eftgan.reports.growth import Growth
 
 NAMES = ("base_parameters", "adapter_parameters", "norm_parameters", "head_parameters")
 

@@ -1,5 +1,7 @@
 """Which runs share a row of the tables, and what the rows are called."""
 
+import json
+
 import pytest
 
 from eftgan.scores import Score, append_scores
@@ -76,3 +78,38 @@ def test_bare_score_lines_share_a_row_until_a_seed_repeats(tmp_path):
 
     assert found("a", "b") == ["EFT"]
     assert found("a", "b", "c") == ["EFT (a)", "EFT (b)", "EFT (c)"]
+
+
+def facts(run, **further):
+    """Write further facts into run.json, as a later version of training does."""
+    path = run / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | further))
+    return run
+
+
+def rows_of(page):
+    return [row[0] for row in page.table("Results at a glance")[1:]]
+
+
+def test_a_method_is_called_what_its_run_calls_it(make_run, tmp_path):
+    run = facts(make_run(tmp_path / "run"), label="Efficient transformations")
+    assert rows_of(report([run], tmp_path)) == ["Efficient transformations"]
+    assert rows_of(report([facts(run, title="mine")], tmp_path)) == ["mine"]
+    assert rows_of(report([facts(run, title=5, label=["x"])], tmp_path)) == ["EFT"]
+
+
+def test_the_label_is_not_given_to_score_lines_of_another_method(make_run, tmp_path):
+    run = facts(make_run(tmp_path / "run"), label="Mine")
+    append_scores(run / "scores.jsonl", [Score("r", "ewc", 0, "cats", "cats", "FID", 30.0, 100)])
+    assert rows_of(report([run], tmp_path)) == ["Mine", "EWC"]
+
+
+def test_what_was_trained_is_called_what_its_run_calls_it(make_run, tmp_path):
+    old, new = (make_run(tmp_path / name) for name in ("old", "new"))
+    text = report([facts(new, kind="diffusion", noun="image generator")], tmp_path).text
+    assert "One image generator, 4 tasks in a row" in text
+    assert "An image generator learned 4 tasks" in text
+    assert "A text classifier learned" in report([facts(new, noun="text classifier")], tmp_path).text
+    text = report([old], tmp_path).text
+    assert "One image generator, 4 tasks in a row" in text
+    assert "A generative adversarial network learned" in text

@@ -1,9 +1,12 @@
 import csv
+import html
 import json
 import math
 import re
+import struct
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -95,6 +98,8 @@ def test_a_stand_in_for_fid_is_called_so(make_run, tmp_path):
     page = report([make_run(tmp_path / "run", metric="FD-random")], tmp_path)
     assert "It is not FID" in page.text
     assert f"eftgan evaluate {tmp_path / 'run'}" in page.text
+    spaced = report([make_run(tmp_path / "a run", metric="FD-random")], tmp_path)
+    assert f"eftgan evaluate '{tmp_path / 'a run'}'" in spaced.text
     assert not any(caption.startswith("FID") for caption in page.captions)
 
 
@@ -130,7 +135,7 @@ def test_different_references_and_counts_are_cautioned(tmp_path):
         append_scores(tmp_path / name / "scores.jsonl", [score])
     page = report([tmp_path / "a", tmp_path / "b"], tmp_path)
     assert "different real images for cats" in page.text
-    assert "different N do not compare" in page.text
+    assert "different N cannot be compared" in page.text
 
 
 def test_real_against_real_is_the_floor(make_run, tmp_path):
@@ -139,6 +144,19 @@ def test_real_against_real_is_the_floor(make_run, tmp_path):
     page = report([run], tmp_path)
     assert "the floor: cats 4.2 (N = 2,500)" in page.text
     assert page.table("FID of every")[0][1:5] == ["cats", "birds", "churches", "towers"]
+
+
+def test_the_floor_follows_the_sequence_and_tells_how_many_real_images_there_are(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    for task, n in (("towers", 300), ("birds", 200), ("cats", 100)):  # as measured
+        floor = Score("run", "eft", 0, "real", task, "FID", 4.2, n, {"reference_n": 5 * n})
+        append_scores(run / "scores.jsonl", [floor])
+    score = Score("run", "eft", 0, "towers", "towers", "FID", 27.2, 5000, {"reference": "ref-3", "reference_n": 9000})
+    append_scores(run / "scores.jsonl", [score])
+    page = report([run], tmp_path)
+    floor = "cats 4.2 (N = 100 against 500), birds 4.2 (N = 200 against 1,000), towers 4.2 (N = 300 against 1,500)."
+    assert f"the floor: {floor}" in page.text
+    assert "N = 5,000 samples behind each value, compared with 9,000 real images." in page.text
 
 
 def test_forward_transfer_is_measured_against_networks_trained_alone(make_classifier_run, tmp_path):
@@ -191,6 +209,19 @@ def test_names_are_escaped_everywhere(tmp_path):
     page = report([tmp_path / "run"], tmp_path)
     assert page.table("FID of every")[-1][0] == "a & <b>_$%"
     assert r"a \& <b>\_\$\%" in (tmp_path / "report/table.tex").read_text()
+
+
+def test_markdown_shows_names_and_never_takes_them_for_markup(tmp_path):
+    label, task = "<img src=x> *a* [b](c) `d` _e_ f_g | h & i", "<i>t"
+    append_scores(tmp_path / "run/scores.jsonl", [Score("r", label, 0, task, task, "<b>M", 1.0, 10)])
+    (tmp_path / "run/run.json").write_text(json.dumps({"command": "train `x` <b>"}))
+    report([tmp_path / "run"], tmp_path)
+    text = (tmp_path / "report/report.md").read_text()
+    outside_code = re.sub(r"(`+)[^`].*?[^`]\1(?!`)", "", text)
+    assert not re.search(r"<\w", outside_code)
+    assert "&lt;img src=x&gt; &#42;a&#42; &#91;b&#93;(c) &#96;d&#96; &#95;e&#95; f_g &#124; h &amp; i" in text
+    assert "`` train `x` <b> ``" in text
+    assert html.unescape(text).count(f"| {label} |") == 2
 
 
 def test_tex_is_balanced_with_the_right_number_of_columns(make_run, tmp_path):
@@ -256,6 +287,31 @@ def test_a_value_that_is_not_finite_does_not_break_the_page(make_run, tmp_path):
     append_scores(run / "scores.jsonl", [Score("run", "eft", 0, "towers", "towers", "FID", math.nan, 9000)])
     page = report([run], tmp_path)
     assert "not finite" in page.table("FID of every")[2]
+
+
+@pytest.mark.parametrize("value", [1e308, -1.7e308])
+def test_a_huge_value_is_shown_as_one(make_run, make_classifier_run, tmp_path, value):
+    runs = [make_run(tmp_path / f"{seed}", "finetune", seed=seed) for seed in (0, 1)]
+    for run, sign in zip(runs, (1, -1), strict=True):
+        lines = [Score("r", "finetune", 0 if sign > 0 else 1, "towers", task, "FID", sign * value, 5000) for task in
+                 ("cats", "birds")]  # fmt: skip
+        append_scores(run / "scores.jsonl", lines)
+    shares = make_classifier_run(tmp_path / "shares", "eft", 0, tasks=3)
+    append_scores(shares / "scores.jsonl", [Score("r", "eft", 0, "task-03", "task-01", "accuracy-CIL", value, 1000)])
+    assert f"{value:.1e}" in "".join(report(runs[:1], tmp_path).table("FID of every")[2])
+    assert "not finite" not in report(runs[:1], tmp_path).table("Results at a glance")[1]
+    report(runs, tmp_path)
+    report([shares], tmp_path)
+
+
+@pytest.mark.parametrize("side", [10_000, 20_000])  # Pillow only warns of the first
+def test_a_picture_that_would_unpack_to_gigabytes_is_refused_by_name(make_run, tmp_path, side):
+    run = make_run(tmp_path / "run", samples=True)
+    header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    start = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+    (run / "samples/after-02-birds/01-cats.png").write_bytes(start + bytes(4) + b"IDAT" + bytes(4))
+    with pytest.raises(UserError, match=r"after-02-birds/01-cats\.png can't be read as a picture .*bomb"):
+        report([run], tmp_path)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

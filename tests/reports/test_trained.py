@@ -29,7 +29,7 @@ def compared(request, tmp_path_factory) -> dict[str, Path]:
 
 def growth_column(page: Page) -> dict[str, str]:
     columns, *rows = page.table("Results at a glance")
-    return {row[0]: row[columns.index("Growth a task")] for row in rows}
+    return {row[0]: row[columns.index("Growth per task")] for row in rows}
 
 
 def test_a_task_of_separate_networks_adds_a_whole_one(compared, tmp_path):

@@ -1,25 +1,24 @@
-"""Fréchet distance (FID; Heusel et al. 2017) and kernel distance (KID; Bińkowski et al. 2018) of features."""
+"""Statistics of image features, gathered batch by batch: what metrics are computed from."""
 
-import math
 from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
-from eftgan.data.lmdb import spread
+from eftgan.data.spread import spread
 from eftgan.errors import UserError
 
-KEEP_FEATURES = 5000  # rows kept for the kernel distance: 40 MB at 2048 dims
+KEEP_FEATURES = 5000  # rows kept for metrics that need single images: 40 MB at 2048 dims
 FOLD_ROWS = 1024  # rows gathered before one product updates the covariance
 
 
 def spread_rows(count: int) -> list[int]:
-    """Places of the features to keep of `count`: evenly over all of them, since collections are often sorted."""
+    """Which of `count` features to keep: evenly spread, since collections are often sorted."""
     return spread(count, KEEP_FEATURES).tolist()
 
 
 class FeatureStatistics:
-    """Streaming mean and covariance in float64, and the features at the places `keep` of the stream as they came."""
+    """Streaming mean and covariance in float64, and the features themselves at the positions `keep` of the stream."""
 
     def __init__(self, dims: int, *, keep: Collection[int] = range(KEEP_FEATURES)):
         self.dims, self.keep = dims, keep
@@ -60,7 +59,7 @@ class FeatureStatistics:
             self._fold()
 
     def merge(self, other: "FeatureStatistics") -> None:
-        """Add what another process gathered; the result is that of one pass over both."""
+        """Add what another process gathered; the result is the same as of one pass over both."""
         if other.dims != self.dims:
             raise ValueError(f"statistics of {other.dims} dims do not merge with {self.dims}")
         self._fold()
@@ -127,80 +126,3 @@ class FeatureStatistics:
         self._scatter.addr_(delta, delta, alpha=self._n * n / total)
         self._mean = self._mean + delta * (n / total)
         self._n = total
-
-
-def frechet_distance(a: FeatureStatistics, b: FeatureStatistics) -> float:
-    """|mean_a - mean_b|^2 + tr(C_a) + tr(C_b) - 2 tr((C_a C_b)^(1/2)), exactly, without a matrix root."""
-    for statistics in (a, b):
-        if statistics.n < 2:
-            raise UserError(f"a distance needs at least 2 images on each side; one side has {statistics.n}")
-    if a.dims != b.dims:
-        raise UserError(f"features of {a.dims} and {b.dims} dims can't be compared: use one extractor for both")
-    difference = a.mean - b.mean
-    distance = difference @ difference + _variance(a) + _variance(b) - 2 * _trace_of_root(a, b)
-    return max(0.0, distance.item())  # rounding alone can bring equal statistics below zero
-
-
-def kernel_distance(
-    features_a: Tensor, features_b: Tensor, *, subsets: int = 100, subset_size: int = 1000, seed: int = 0
-) -> tuple[float, float]:
-    """Mean and standard deviation of the unbiased squared MMD, kernel (x.y / dims + 1)^3, over subsets.
-
-    Subsets hold at most half of the smaller side: larger ones would be nearly the same set each time,
-    and their spread would promise a certainty that is not there.
-    """
-    fewest = min(len(features_a), len(features_b))
-    if fewest < 2:
-        raise UserError(f"a distance needs at least 2 images on each side; one side has {fewest}")
-    size = max(2, min(subset_size, fewest // 2))
-    generator = torch.Generator().manual_seed(seed)
-    values = []
-    for _ in range(subsets):
-        x = features_a[torch.randperm(len(features_a), generator=generator)[:size]]
-        y = features_b[torch.randperm(len(features_b), generator=generator)[:size]]
-        values.append(_squared_mmd(x, y))
-    result = torch.tensor(values, dtype=torch.float64)
-    return result.mean().item(), result.std(correction=0).item()
-
-
-def _squared_mmd(x: Tensor, y: Tensor) -> float:
-    m = len(x)
-    within_x, within_y, between = _kernel(x, x), _kernel(y, y), _kernel(x, y)
-    within = (within_x.sum() - within_x.trace() + within_y.sum() - within_y.trace()) / (m * (m - 1))
-    return (within - 2 * between.mean()).item()
-
-
-def _kernel(x: Tensor, y: Tensor) -> Tensor:
-    return ((x @ y.T).double() / x.shape[1] + 1) ** 3
-
-
-def _variance(statistics: FeatureStatistics) -> Tensor:
-    return statistics.covariance.trace()
-
-
-def _is_thin(statistics: FeatureStatistics) -> bool:
-    """Fewer images than dims, all kept: the centred features are a smaller root than the covariance's own."""
-    return len(statistics.features) == statistics.n < statistics.dims
-
-
-def _centred(statistics: FeatureStatistics) -> Tensor:
-    return (statistics.features.double() - statistics.mean) / math.sqrt(statistics.n - 1)
-
-
-def _trace_of_root(a: FeatureStatistics, b: FeatureStatistics) -> Tensor:
-    """tr((C_a C_b)^(1/2)): the sum of the singular values of R_a R_b^T, for any roots R^T R = C."""
-    if _is_thin(a) and _is_thin(b):
-        return torch.linalg.svdvals(_centred(a) @ _centred(b).T).sum()
-    if _is_thin(b):
-        a, b = b, a
-    root = _centred(a) if _is_thin(a) else _root(a.covariance)
-    return torch.linalg.eigvalsh(root @ b.covariance @ root.T).clamp(min=0).sqrt().sum()
-
-
-def _root(covariance: Tensor) -> Tensor:
-    """R with R^T R = C: Cholesky where C is safely definite, else (4x the time) from its eigenvectors."""
-    factor, failed = torch.linalg.cholesky_ex(covariance)
-    if not failed:
-        return factor.T
-    values, vectors = torch.linalg.eigh(covariance)
-    return values.clamp(min=0).sqrt()[:, None] * vectors.T

@@ -1,0 +1,50 @@
+"""How a network grows with its tasks."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+OWNED = ("adapter", "norm", "head")  # what a task may have of its own
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What each task added to one method's network."""
+
+    label: str
+    tasks: tuple[str, ...]
+    adapters: tuple[float, ...]  # adapter parameters / base parameters
+    details: tuple[dict[str, Any], ...]
+
+    @property
+    def share(self) -> tuple[float, ...]:
+        """What each task adds, over the base network: its adapters, or its whole network where nothing is shared."""
+        if not self.whole_networks:
+            return self.adapters
+        return tuple(_parameters(details, *OWNED) / self._base for details in self.details)
+
+    @property
+    def whole_networks(self) -> bool:
+        """Whether every task has a network of its own and nothing of the base network is shared."""
+        return self._base > 0 and self._in_common == 0
+
+    def totals(self) -> list[float] | None:
+        """Parameters in use after each task, as a multiple of the base network."""
+        if not self._base:
+            return None
+        added = itertools.accumulate(_parameters(details, *OWNED) for details in self.details)
+        return [(self._in_common + owned) / self._base for owned in added]
+
+    @property
+    def _base(self) -> int:
+        """0 where the score lines do not say for every task."""
+        return min(_parameters(details, "base") for details in self.details)
+
+    @property
+    def _in_common(self) -> int:
+        """What all tasks use of the base: without the layers that only serve as the pattern of a task's own."""
+        return self._base - _parameters(self.details[0], "norm", "head")
+
+
+def _parameters(details: dict[str, Any], *parts: str) -> int:
+    return sum(details.get(f"{part}_parameters") or 0 for part in parts)

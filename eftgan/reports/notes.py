@@ -1,0 +1,99 @@
+"""The notes under a table of scores: what the values are based on, and what to be careful about."""
+
+from eftgan.evaluation.metrics import Metric
+from eftgan.reports.numbers import extent
+from eftgan.reports.results import Result, Study
+from eftgan.scores import Score
+
+CARRIED, FEWER = "†", "‡"  # marks behind a value
+
+
+def score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str]:
+    """The notes of one metric's table, in the order in which they are printed."""
+    scores = [score for result in results for seed in result.seeds for score in seed.values()]
+    notes = [
+        _explanation(study, metric),
+        _behind(scores),
+        _spread(results, scores),
+        _carried(scores),
+        _fewer(scores, most_samples(results)),
+        _extractors(scores),
+        _floor(study, results[0].metric),
+        _different_n(metric, scores),
+        _different_references(study, metric),
+    ]
+    return [note for note in notes if note]
+
+
+def most_samples(results: list[Result]) -> int:
+    """The largest N of a table of generated images; 0 for other metrics, where nobody chooses N."""
+    if results[0].metric.features is None:
+        return 0
+    return max(score.n for result in results for seed in result.seeds for score in seed.values())
+
+
+def _explanation(study: Study, metric: Metric) -> str:
+    """None for the main metric: the summary explains it."""
+    is_main = study.main is not None and study.main.name == metric.name
+    return f"{metric.explanation}." if metric.explanation and not is_main else ""
+
+
+def _behind(scores: list[Score]) -> str:
+    real = {count for score in scores if (count := _real_images(score)) is not None}
+    against = f", compared with {extent(real)} real images" if real else ""
+    return f"N = {extent({score.n for score in scores})} samples behind each value{against}."
+
+
+def _spread(results: list[Result], scores: list[Score]) -> str:
+    if max(len(result.seeds) for result in results) > 1:
+        return "Mean ± sample standard deviation over seeds."
+    within = any(score.details.get("std") is not None for score in scores)
+    return "± standard deviation over random subsets of the images." if within else ""
+
+
+def _carried(scores: list[Score]) -> str:
+    if not any(score.details.get("carried") for score in scores):
+        return ""
+    return f"{CARRIED} carried over: the task's digest proves it unchanged, so it was not measured again."
+
+
+def _fewer(scores: list[Score], most: int) -> str:
+    fewer = {score.n for score in scores if score.n < most}
+    return f"{FEWER} fewer samples: N = {extent(fewer)}." if fewer else ""
+
+
+def _extractors(scores: list[Score]) -> str:
+    extractors = {str(score.details["extractor"]) for score in scores if score.details.get("extractor")}
+    return f"Features: {', '.join(sorted(extractors))}." if extractors else ""
+
+
+def _floor(study: Study, metric: Metric) -> str:
+    shown = []
+    for task, score in study.floor(metric).items():
+        real = _real_images(score)
+        against = "" if real is None else f" against {real:,}"
+        shown.append(f"{task} {metric.text(score.value)} (N = {score.n:,}{against})")
+    return f"Real images against real images, the floor: {', '.join(shown)}." if shown else ""
+
+
+def _different_n(metric: Metric, scores: list[Score]) -> str:
+    if not metric.depends_on_n or len({score.n for score in scores}) == 1:
+        return ""
+    return f"Caution: {metric.name} falls as N grows, so values of different N cannot be compared."
+
+
+def _different_references(study: Study, metric: Metric) -> str:
+    references: dict[str, set[str]] = {}
+    for run in study.runs:
+        for score in run.scores:
+            of_model = score.metric == metric.name and score.trained_through in study.tasks
+            if of_model and score.details.get("reference"):
+                references.setdefault(score.tested_on, set()).add(str(score.details["reference"]))
+    mixed = [task for task, found in references.items() if len(found) > 1]
+    return f"Caution: the methods were measured against different real images for {', '.join(mixed)}." if mixed else ""
+
+
+def _real_images(score: Score) -> int | None:
+    """How many real images the value was measured against, if the line says so."""
+    count = score.details.get("reference_n")
+    return count if isinstance(count, int) else None
