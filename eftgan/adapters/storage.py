@@ -6,8 +6,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters.bank import PARTS, TaskBank, named_banks, registry_of, unwrap
-from eftgan.adapters.tasks import attach_task, resize_head
+from eftgan.adapters.bank import TaskBank, named_banks, registry_of, unwrap
+from eftgan.adapters.config import PARTS
+from eftgan.adapters.layers import outputs_in, resize_head
+from eftgan.adapters.tasks import attach_task
 from eftgan.errors import UserError
 from eftgan.names import check_task_name
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
@@ -50,8 +52,8 @@ def load_task(model: nn.Module, name: str, state: Mapping[str, Tensor]) -> None:
     for bank_name, bank in named_banks(model):
         module = modules[bank_name] = bank.new_module()
         weight = state.get(f"{bank_name}.weight")
-        if bank.part == "heads" and weight is not None and weight.ndim and weight.shape[0]:
-            resize_head(module, weight.shape[0])
+        if bank.part == "heads" and weight is not None and (outputs := outputs_in(module, weight)):
+            resize_head(module, outputs)
         expected.update({f"{bank_name}.{key}": tensor for key, tensor in module.state_dict().items()})
     _check_tensors(f"task {name!r}", expected, state)
     for bank_name, module in modules.items():

@@ -203,7 +203,7 @@ def test_reading_the_weight_of_a_bank_says_what_to_do():
 
 
 def test_unknown_layers_with_state_are_listed():
-    network = nn.Sequential(nn.ConvTranspose2d(3, 3, 2), nn.PReLU(), nn.Conv2d(3, 4, 1), nn.Embedding(2, 2))
+    network = nn.Sequential(nn.Bilinear(3, 3, 2), nn.PReLU(), nn.Conv2d(3, 4, 1), nn.Embedding(2, 2))
     insertion = insert_adapters(network, AdapterConfig())
     assert list(insertion.shared) == ["0", "1", "3"]
 
