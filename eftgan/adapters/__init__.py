@@ -6,6 +6,7 @@ from eftgan.adapters.insert import Insertion, insert_adapters
 from eftgan.adapters.layers import NotMergeable
 from eftgan.adapters.merge import inference_network, merge_task, mergeable
 from eftgan.adapters.storage import (
+    describe_adapters,
     fingerprint,
     load_shared,
     load_task,
@@ -14,6 +15,7 @@ from eftgan.adapters.storage import (
     shared_state,
     task_state,
 )
+from eftgan.adapters.taskfile import TaskFile, read_task_file, write_task_file
 from eftgan.adapters.tasks import add_task, remove_task, select_task, task_modules, task_names, train_only, using_task
 from eftgan.adapters.together import Together
 from eftgan.adapters.transforms import TRANSFORMS, ConvTransform, LinearTransform, Transform
@@ -27,10 +29,12 @@ __all__ = [
     "LinearTransform",
     "NotMergeable",
     "TaskBank",
+    "TaskFile",
     "Tasks",
     "Together",
     "Transform",
     "add_task",
+    "describe_adapters",
     "fingerprint",
     "inference_network",
     "insert_adapters",
@@ -40,6 +44,7 @@ __all__ = [
     "merge_task",
     "mergeable",
     "named_banks",
+    "read_task_file",
     "registry_of",
     "remove_task",
     "save_task",
@@ -50,4 +55,5 @@ __all__ = [
     "task_state",
     "train_only",
     "using_task",
+    "write_task_file",
 ]
