@@ -13,6 +13,7 @@ from torch.nn.utils import parametrize
 from eftgan.adapters.bank import TaskBank, Tasks, is_distributed
 from eftgan.adapters.config import PARTS, AdapterConfig, Part
 from eftgan.adapters.graph import LAYERS, NORMS, batchnorm_after, batchnorm_beside, read_bare, trace
+from eftgan.adapters.layers import has_own_weight
 from eftgan.adapters.transforms import Mode, Site, Transform
 from eftgan.errors import UserError
 
@@ -115,6 +116,8 @@ def _plan_bank(
         return None
     assert isinstance(module, _ConvNd | nn.Linear)
     plan = config.planner().plan(Site(name, module, config, norm_follows=name in followed_by_norm))
+    if not isinstance(plan, str) and plan.mode == "weight" and not has_own_weight(module):
+        plan = "its weight is computed, so that a task cannot put its own in the place"
     if isinstance(plan, str):
         insertion.shared[name] = plan
         return None

@@ -89,7 +89,7 @@ def fold_batchnorms(model: nn.Module) -> None:
     for layer_name, norm_name in batchnorm_after(model, trace(model)).items():
         layer, norm = model.get_submodule(layer_name), model.get_submodule(norm_name)
         if (both := with_batchnorm(layer, norm)) is not None:
-            new[layer], new[norm] = both, nn.Identity()
+            new[layer], new[norm] = both, nn.Identity().eval()
     replace_modules(model, new)
 
 

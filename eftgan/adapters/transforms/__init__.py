@@ -13,13 +13,16 @@ from eftgan.adapters.transforms.groups import (
     widened,
 )
 from eftgan.adapters.transforms.linear import LinearTransform
+from eftgan.adapters.transforms.rank_one import BatchEnsemble, RankOne
 
 TRANSFORMS: dict[str, type[Planner]] = {
     "eft": Eft,
+    "batche": BatchEnsemble,
 }
 
 __all__ = [
     "TRANSFORMS",
+    "BatchEnsemble",
     "ConvTransform",
     "Eft",
     "Flops",
@@ -28,6 +31,7 @@ __all__ = [
     "Option",
     "Plan",
     "Planner",
+    "RankOne",
     "Site",
     "Transform",
     "branch_matches",
