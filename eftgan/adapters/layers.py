@@ -71,6 +71,15 @@ def resize_head(head: nn.Module, outputs: int) -> None:
         head.bias = nn.Parameter(head.bias.new_empty(outputs))
 
 
+def weight_shape(layer: Layer) -> tuple[int, ...]:
+    """Shape of the weight, known without looking at it: a computed one may change by being looked at."""
+    if isinstance(layer, nn.Linear):
+        return layer.out_features, layer.in_features
+    if layer.transposed:
+        return layer.in_channels, layer.out_channels // layer.groups, *layer.kernel_size
+    return layer.out_channels, layer.in_channels // layer.groups, *layer.kernel_size
+
+
 def padding_of(conv: _ConvNd) -> tuple[int, ...]:
     """Zeros before the first element of each axis, as numbers (dilation 1)."""
     if isinstance(conv.padding, str):

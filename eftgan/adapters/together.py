@@ -22,7 +22,8 @@ class Together(nn.Module):
     """A network's tasks side by side, for inference (a copy in eval mode, equal to each task up to rounding).
 
     Every shared layer runs once on the samples of all tasks; each task's transforms run on the task's portion, as one
-    convolution with the BatchNorm behind it folded in. The layer that reads the input is computed once for all.
+    convolution with the BatchNorm behind it folded in. The layer that reads the input is computed once for all. Tasks
+    that change a layer's weight each have that layer for themselves.
     """
 
     def __init__(self, model: nn.Module, tasks: Sequence[str]) -> None:

@@ -177,7 +177,7 @@ def _under(prefix: str, given: Growth) -> Growth:
 def format_growth(growth: Growth, per_layer: bool = False) -> str:
     """The counts as a table of text lines; with the effective group sizes of every layer, if asked."""
     base = growth.base_parameters
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("", "base", "per task", "growth"),
         ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.parameter_growth)),
         ("normalisation parameters", "", _n(growth.norm_parameters), _p(growth.norm_parameters / base)),

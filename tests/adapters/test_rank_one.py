@@ -1,13 +1,14 @@
 """BatchEnsemble: the product by hand, its start, its size, and what it leaves alone."""
 
 import copy
+import io
 
 import pytest
 import torch
 from adapter_tools import digest, images, output_of, randomise, small_cnn
 from torch import nn
 
-from eftgan.adapters import AdapterConfig, add_task, insert_adapters, select_task, task_state
+from eftgan.adapters import AdapterConfig, add_task, insert_adapters, select_task, task_names, task_state
 from eftgan.adapters.transforms import RankOne
 from eftgan.errors import UserError
 from eftgan.evaluation.growth import format_growth, growth_of
@@ -97,13 +98,26 @@ def test_a_linear_layer_before_batchnorm_has_scales_too():
     assert insert_adapters(network, AdapterConfig(kind="batche")).transforms == ["0"]
 
 
+def test_copies_and_pickles_go_on_working():
+    network, buffer = adapted(), io.BytesIO()
+    add_task(network, "cats")
+    torch.save(network, buffer)
+    buffer.seek(0)
+    for twin in (copy.deepcopy(network), torch.load(buffer, weights_only=False)):
+        assert digest(twin) == digest(network)
+        add_task(twin, "birds")
+        assert task_names(network) == ["cats"]
+
+
 def test_layers_whose_weight_is_computed_stay_shared_and_are_listed():
     network = nn.Sequential(
         nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)),
         nn.utils.spectral_norm(nn.Linear(4, 4)),
         nn.Linear(4, 4),
     )
+    state = {key: tensor.clone() for key, tensor in network[:2].state_dict().items()}
     insertion = insert_adapters(network, AdapterConfig(kind="batche"))
+    assert all(torch.equal(tensor, state[key]) for key, tensor in network[:2].state_dict().items())
     assert insertion.transforms == ["2"]
     assert all("its weight is computed" in insertion.shared[name] for name in "01")
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from eftgan.adapters.layers import weight_shape
 from eftgan.adapters.transforms.base import Option, Plan, Planner, Site, Transform
 from eftgan.errors import UserError
 
@@ -96,9 +97,9 @@ class BatchEnsemble(Planner):
         if self.start not in ("signs", "ones"):
             raise UserError(f"start must be signs or ones, got {self.start!r}")
 
-    def plan(self, site: Site) -> Plan | str:
-        layer, bias = site.layer, site.config.bias
-        make = partial(RankOne, tuple(layer.weight.shape), bias=bias, start=self.start)
+    def plan(self, site: Site) -> Plan:
+        layer = site.layer
+        make = partial(RankOne, weight_shape(layer), bias=site.config.bias, start=self.start)
         if isinstance(layer, _ConvNd):
             make = partial(make, groups=layer.groups, transposed=layer.transposed)
         return Plan("weight", make)
