@@ -58,7 +58,10 @@ class Transform(nn.Module):
 
     def merged(self, layer: Layer) -> nn.Module:
         """The layer and this task's change of it, as torch's own layers. `layer` is a copy in eval mode."""
-        raise NotMergeable(f"a task with {type(self).__name__} cannot be merged into a network of plain layers")
+        raise NotMergeable(
+            f"a task with {type(self).__name__} cannot be merged into a network of plain layers; only the adapted "
+            "network can run it"
+        )
 
     def standalone(self) -> nn.Module:
         """This change by itself, as plain as it can be, for several tasks side by side."""
