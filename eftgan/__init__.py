@@ -14,9 +14,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _VERBS = (
-    "AdapterConfig", "Together", "add_task", "fingerprint", "insert_adapters", "load_shared", "load_task",
-    "load_task_file", "merge_task", "remove_task", "save_task", "select_task", "shared_state", "task_names",
-    "task_state", "train_only", "using_task",
+    "AdapterConfig", "Together", "add_task", "fingerprint", "inference_network", "insert_adapters", "load_shared",
+    "load_task", "load_task_file", "merge_task", "remove_task", "save_task", "select_task", "shared_state",
+    "task_names", "task_state", "train_only", "using_task",
 )  # fmt: skip
 
 __all__ = ["UserError", "growth", "load_generator", *_VERBS]

@@ -1,9 +1,12 @@
-"""Per-task EFT adapters for any network: insert, add, select, train, save, load, merge."""
+"""Per-task adapters for any network: insert, add, select, train, save, load, merge."""
 
-from eftgan.adapters.bank import PARTS, TaskBank, Tasks, named_banks, registry_of
-from eftgan.adapters.insert import AdapterConfig, Insertion, insert_adapters
-from eftgan.adapters.merge import merge_task
+from eftgan.adapters.bank import TaskBank, Tasks, named_banks, registry_of
+from eftgan.adapters.config import PARTS, AdapterConfig
+from eftgan.adapters.insert import Insertion, insert_adapters
+from eftgan.adapters.layers import NotMergeable
+from eftgan.adapters.merge import inference_network, merge_task, mergeable
 from eftgan.adapters.storage import (
+    describe_adapters,
     fingerprint,
     load_shared,
     load_task,
@@ -12,27 +15,36 @@ from eftgan.adapters.storage import (
     shared_state,
     task_state,
 )
+from eftgan.adapters.taskfile import TaskFile, read_task_file, write_task_file
 from eftgan.adapters.tasks import add_task, remove_task, select_task, task_modules, task_names, train_only, using_task
 from eftgan.adapters.together import Together
-from eftgan.adapters.transforms import ConvTransform, LinearTransform
+from eftgan.adapters.transforms import TRANSFORMS, ConvTransform, LinearTransform, Transform
 
 __all__ = [
     "PARTS",
+    "TRANSFORMS",
     "AdapterConfig",
     "ConvTransform",
     "Insertion",
     "LinearTransform",
+    "NotMergeable",
     "TaskBank",
+    "TaskFile",
     "Tasks",
     "Together",
+    "Transform",
     "add_task",
+    "describe_adapters",
     "fingerprint",
+    "inference_network",
     "insert_adapters",
     "load_shared",
     "load_task",
     "load_task_file",
     "merge_task",
+    "mergeable",
     "named_banks",
+    "read_task_file",
     "registry_of",
     "remove_task",
     "save_task",
@@ -43,4 +55,5 @@ __all__ = [
     "task_state",
     "train_only",
     "using_task",
+    "write_task_file",
 ]

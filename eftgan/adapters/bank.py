@@ -3,17 +3,21 @@
 import copy
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from eftgan.adapters.config import PARTS, AdapterConfig, Part
+from eftgan.adapters.layers import Layer
+from eftgan.adapters.transforms import Mode, Transform
 from eftgan.errors import UserError
 
-Part = Literal["transforms", "norms", "heads"]
-PARTS: tuple[Part, ...] = ("transforms", "norms", "heads")
-Row = dict[Part, str]  # for each part, the key of the module that a task uses
+__all__ = ["PARTS", "Part", "Row", "TaskBank", "Tasks", "is_distributed", "named_banks", "registry_of", "unwrap"]
+
+Row: TypeAlias = dict[Part, str]  # for each part, the key of the module that a task uses
 HOOK_TABLE = re.compile(r"_(forward|backward)(_pre)?_hooks")  # attributes of nn.Module
 
 
@@ -24,8 +28,8 @@ class Tasks:
     are. A task is a row: the key of its module for each part. Tasks that share a part have the same key there.
     """
 
-    def __init__(self, config: Any) -> None:
-        self.config = config  # the AdapterConfig that the banks were made by
+    def __init__(self, config: AdapterConfig) -> None:
+        self.config = config  # the one that the banks were made by
         self.rows: dict[str, Row] = {}
         self.made = 0  # keys are never used twice, so a removed task's key cannot come back
         self.active: Row | tuple[Row, ...] | None = None
@@ -56,9 +60,10 @@ class Tasks:
 class TaskBank(nn.Module):
     """A shared layer and its per-task modules.
 
-    mode "serial": task(layer(x)); "parallel": layer(x) + task(x); "replace": task(x), the layer being only the
-    pattern that new tasks start from (normalisation layers and heads). With no task active the bank is its layer.
-    With a tuple of tasks active, the batch is that many equal chunks, one per task.
+    mode "serial": task(layer(x)); "parallel": layer(x) + task(x); "both": task(layer(x), x); "weight": the layer with
+    the task's weight and bias in the place of its own; "replace": task(x), the layer being only the pattern that new
+    tasks start from (normalisation layers and heads). With no task active the bank is its layer. With a tuple of
+    tasks active, the batch is that many equal chunks, one per task.
     """
 
     def __init__(
@@ -66,8 +71,8 @@ class TaskBank(nn.Module):
         layer: nn.Module,
         registry: Tasks,
         part: Part,
-        mode: Literal["serial", "parallel", "replace"],
-        make: Callable[[], nn.Module] | None = None,
+        mode: Mode,
+        make: Callable[[], Transform] | None = None,
     ) -> None:
         super().__init__()
         self.layer = layer
@@ -75,12 +80,13 @@ class TaskBank(nn.Module):
         self.registry = registry
         self.part = part
         self.mode = mode
-        self.make = make  # a transform in its neutral state; None where the layer itself is the pattern
+        self.make = make  # gives a transform in its neutral state; None where the layer itself is the pattern
         self.train(layer.training)
 
     def new_module(self) -> nn.Module:
         """A per-task module in its neutral state, where and as the shared layer is."""
-        if self.mode == "replace":
+        module: nn.Module
+        if self.make is None:
             # Hooks are shared, not copied: one that is a bound method should go on reporting to its own object.
             hooks = {id(v): v.copy() for k, v in vars(self.layer).items() if HOOK_TABLE.fullmatch(k)}
             module = copy.deepcopy(self.layer, hooks)
@@ -88,6 +94,16 @@ class TaskBank(nn.Module):
             tensor = next(self.layer.parameters())
             module = self.make().to(device=tensor.device, dtype=tensor.dtype)
         return module.train(self.training).requires_grad_(True)
+
+    def task(self, row: Row) -> nn.Module:
+        """What a task uses here."""
+        return self.tasks[row[self.part]]
+
+    def transform(self, row: Row) -> Transform:
+        """What a task uses here, where that is a transform."""
+        module = self.tasks[row[self.part]]
+        assert isinstance(module, Transform)
+        return module
 
     def __getattr__(self, name: str) -> Any:
         """Plain facts of the shared layer (in_features, stride, ...) can be asked of the bank as well."""
@@ -111,21 +127,38 @@ class TaskBank(nn.Module):
             return self.layer(x)
         if isinstance(row, tuple):
             return self._forward_chunks(x, row)
-        task = self.tasks[row[self.part]]
+        task = self.task(row)
         if self.mode == "serial":
             return task(self.layer(x))
         if self.mode == "parallel":
             return self.layer(x) + task(x)
-        return task(x)
+        if self.mode == "both":
+            return task(self.layer(x), x)
+        return task(x) if self.mode == "replace" else self._with_weight_of(row, x)
+
+    def _with_weight_of(self, row: Row, x: Tensor) -> Tensor:
+        """Mode "weight": the layer's own forward, hooks and padding included, with the task's tensors in it."""
+        layer, transform = cast(Layer, self.layer), self.transform(row)
+        given = {"weight": transform.weight(layer.weight)}
+        if (bias := transform.bias(layer.bias)) is not None:
+            given["bias"] = bias
+        return functional_call(layer, given, (x,))
 
     def _forward_chunks(self, x: Tensor, rows: tuple[Row, ...]) -> Tensor:
         if x.shape[0] % len(rows):
             raise ValueError(f"a batch of {x.shape[0]} has no {len(rows)} equal chunks, one per active task")
-        shared = None if self.mode == "replace" else self.layer(x)
-        source = shared if self.mode == "serial" else x
-        chunks = source.chunk(len(rows))
-        out = torch.cat([self.tasks[row[self.part]](chunk) for row, chunk in zip(rows, chunks, strict=True)])
-        return shared + out if self.mode == "parallel" else out
+        inputs, tasks = x.chunk(len(rows)), [self.task(row) for row in rows]
+        if self.mode == "weight":
+            return torch.cat([self._with_weight_of(row, own) for row, own in zip(rows, inputs, strict=True)])
+        if self.mode == "replace":
+            return torch.cat([task(own) for task, own in zip(tasks, inputs, strict=True)])
+        shared = self.layer(x)
+        outputs = shared.chunk(len(rows))
+        if self.mode == "parallel":
+            return shared + torch.cat([task(own) for task, own in zip(tasks, inputs, strict=True)])
+        if self.mode == "serial":
+            return torch.cat([task(y) for task, y in zip(tasks, outputs, strict=True)])
+        return torch.cat([task(y, own) for task, y, own in zip(tasks, outputs, inputs, strict=True)])
 
     def extra_repr(self) -> str:
         return f"part={self.part}, mode={self.mode}"
@@ -136,8 +169,8 @@ def unwrap(model: nn.Module) -> nn.Module:
     while True:
         if isinstance(model, (DistributedDataParallel, DataParallel)):
             model = model.module
-        elif "_orig_mod" in model._modules:
-            model = model._orig_mod
+        elif (inner := model._modules.get("_orig_mod")) is not None:
+            model = inner
         else:
             return model
 

@@ -5,10 +5,13 @@ from collections import Counter
 
 from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from eftgan.adapters.layers import outputs_of
+
 NORMS = (_BatchNorm, _InstanceNorm, nn.LayerNorm, nn.GroupNorm)
-LAYERS = (nn.Conv2d, nn.Linear, *NORMS)
+LAYERS = (_ConvNd, nn.Linear, *NORMS)
 
 
 class _LayerTracer(fx.Tracer):
@@ -30,7 +33,7 @@ def read_bare(graph: fx.Graph | None) -> set[str]:
     """Modules whose parameters are used by someone else than their own forward, as far as can be seen."""
     if graph is None:
         return set()
-    return {node.target.rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"}
+    return {str(node.target).rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"}
 
 
 def batchnorm_after(network: nn.Module, graph: fx.Graph | None) -> dict[str, str]:
@@ -41,20 +44,21 @@ def batchnorm_after(network: nn.Module, graph: fx.Graph | None) -> dict[str, str
     if graph is None:
         return {}
     nodes = [node for node in graph.nodes if node.op == "call_module"]
-    calls = Counter(node.target for node in nodes)
+    calls = Counter(str(node.target) for node in nodes)
     bare = read_bare(graph)
-    pairs = {}
+    pairs: dict[str, str] = {}
     for node in nodes:
         source = node.args[0] if node.args else None
+        if not isinstance(source, fx.Node) or source.op != "call_module":
+            continue
+        layer, norm = str(source.target), str(node.target)
         if (
-            isinstance(source, fx.Node)
-            and source.op == "call_module"
-            and _same_features(network.get_submodule(source.target), network.get_submodule(node.target))
+            _same_features(network.get_submodule(layer), network.get_submodule(norm))
             and len(source.users) == 1
-            and calls[node.target] == calls[source.target] == 1
-            and bare.isdisjoint((node.target, source.target))
+            and calls[norm] == calls[layer] == 1
+            and bare.isdisjoint((norm, layer))
         ):
-            pairs[source.target] = node.target
+            pairs[layer] = norm
     return pairs
 
 
@@ -78,6 +82,6 @@ def batchnorm_beside(network: nn.Module) -> dict[str, str]:
 
 def _same_features(layer: nn.Module, norm: nn.Module) -> bool:
     """Whether `norm` is a BatchNorm over the outputs of a convolution or linear layer, not over another axis."""
-    if not isinstance(norm, _BatchNorm) or not isinstance(layer, (nn.Conv2d, nn.Linear)):
+    if not isinstance(norm, _BatchNorm) or not isinstance(layer, _ConvNd | nn.Linear):
         return False
-    return norm.num_features == (layer.out_channels if isinstance(layer, nn.Conv2d) else layer.out_features)
+    return norm.num_features == outputs_of(layer)

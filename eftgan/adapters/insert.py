@@ -1,50 +1,24 @@
 """Put task banks into any network from outside: layers are found by type, never by name or index."""
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal
+from typing import NamedTuple
 
 from torch import nn
-from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.parameter import is_lazy
 from torch.nn.utils import parametrize
 
-from eftgan.adapters.bank import PARTS, Part, TaskBank, Tasks, is_distributed
+from eftgan.adapters.bank import TaskBank, Tasks, is_distributed
+from eftgan.adapters.config import PARTS, AdapterConfig, Part
 from eftgan.adapters.graph import LAYERS, NORMS, batchnorm_after, batchnorm_beside, read_bare, trace
-from eftgan.adapters.transforms import ConvTransform, LinearTransform, check_group_sizes
+from eftgan.adapters.layers import has_own_weight
+from eftgan.adapters.transforms import Mode, Site, Transform
 from eftgan.errors import UserError
 
 # Their forward hands the weights of their inner layers to one fused call, so an inner bank would never run.
 OPAQUE = (nn.MultiheadAttention, nn.TransformerEncoderLayer)
-
-
-@dataclass(frozen=True)
-class AdapterConfig:
-    """Which transformation goes where. Patterns are shell-style and match dotted module names."""
-
-    a: int = 8  # group size of the 3x3 convolution; 0 leaves it out
-    b: int = 16  # group size of the 1x1 convolution; 0 leaves it out
-    mode: Literal["serial", "parallel"] = "serial"
-    bias: bool = True
-    heads: tuple[str, ...] = ()  # layers that are wholly per task, without an adapter
-    exclude: tuple[str, ...] = ()  # convolutions and linear layers that stay shared
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)  # pattern -> (a, b) in place of the above
-    parts: tuple[Part, ...] = PARTS  # which parts get banks
-
-    def __post_init__(self) -> None:
-        for a, b in [(self.a, self.b), *self.sizes.values()]:
-            check_group_sizes(a, b)
-        if self.mode not in ("serial", "parallel"):
-            raise UserError(f"mode must be serial or parallel, got {self.mode!r}")
-        if unknown := set(self.parts) - set(PARTS):
-            raise UserError(f"unknown parts {sorted(unknown)}; choose from {', '.join(PARTS)}")
-        for key in ("heads", "exclude"):
-            if isinstance(getattr(self, key), str):
-                raise UserError(f"{key} takes several patterns: write ({getattr(self, key)!r},)")
-
-    def group_sizes(self, name: str) -> tuple[int, int]:
-        return next((ab for p, ab in self.sizes.items() if fnmatch.fnmatchcase(name, p)), (self.a, self.b))
 
 
 @dataclass
@@ -76,10 +50,9 @@ def insert_adapters(model: nn.Module, config: AdapterConfig | None = None) -> In
         followed_by_norm = batchnorm_beside(model) if graph is None else batchnorm_after(model, graph)
     for name, module in _candidates(model, read_bare(graph), insertion):
         plan = _plan_bank(name, module, config, followed_by_norm, insertion)
-        if plan is not None and plan[0] in config.parts:
-            part, mode, make = plan
-            banks[module] = TaskBank(module, registry, part, mode, make)
-            getattr(insertion, part).append(name)
+        if plan is not None and plan.part in config.parts:
+            banks[module] = TaskBank(module, registry, plan.part, plan.mode, plan.make)
+            getattr(insertion, plan.part).append(name)
     _check_heads_found(config, insertion)
     if not banks:
         raise UserError(f"{type(model).__name__} has no layer that {', '.join(config.parts)} could be put on")
@@ -91,7 +64,7 @@ def replace_modules(model: nn.Module, new: Mapping[nn.Module, nn.Module]) -> Non
     """Put new modules in the place of old ones, under every name that they have."""
     for parent in list(model.modules()):
         for child_name, child in list(parent._modules.items()):
-            if child in new:
+            if child is not None and child in new:
                 setattr(parent, child_name, new[child])
 
 
@@ -101,7 +74,7 @@ def _candidates(model: nn.Module, bare: set[str], insertion: Insertion) -> Itera
     for name, module in model.named_modules():
         if name.startswith(opaque):
             continue
-        if isinstance(module, LazyModuleMixin) and module.has_uninitialized_params():
+        if any(is_lazy(tensor) for tensor in (*module._parameters.values(), *module._buffers.values())):
             raise UserError(f"{name} is a lazy layer without a shape yet; run the network once before inserting")
         if isinstance(module, OPAQUE):
             opaque += (f"{name}." if name else "",)
@@ -120,62 +93,35 @@ def _candidates(model: nn.Module, bare: set[str], insertion: Insertion) -> Itera
             insertion.shared[name or type(module).__name__] = f"no transformation for {type(module).__name__}"
 
 
+class _BankPlan(NamedTuple):
+    part: Part
+    mode: Mode
+    make: Callable[[], Transform] | None = None
+
+
 def _plan_bank(
     name: str,
     module: nn.Module,
     config: AdapterConfig,
     followed_by_norm: dict[str, str],
     insertion: Insertion,
-) -> tuple[Part, str, partial | None] | None:
-    """Part, mode and maker of the bank that this layer gets; None where it stays as it is."""
+) -> _BankPlan | None:
+    """The bank that this layer gets; None where it stays as it is."""
     if isinstance(module, NORMS):
-        return ("norms", "replace", None) if module.state_dict() else None
+        return _BankPlan("norms", "replace") if module.state_dict() else None
     if _matches(name, config.heads):
-        return "heads", "replace", None
+        return _BankPlan("heads", "replace")
     if _matches(name, config.exclude):
         insertion.shared[name] = "excluded"
         return None
-    if isinstance(module, nn.Linear):
-        if name in followed_by_norm:
-            insertion.shared[name] = "the per-task BatchNorm behind it would undo a scale"
-            return None
-        return "transforms", "serial", partial(LinearTransform, module.out_features)
-    return "transforms", config.mode, _conv_maker(name, module, config)
-
-
-def _conv_maker(name: str, conv: nn.Conv2d, config: AdapterConfig) -> partial:
-    a, b = config.group_sizes(name)
-    if config.mode == "serial":
-        return partial(ConvTransform, conv.out_channels, conv.out_channels, a, b, bias=config.bias)
-    if not branch_matches(conv):
-        raise UserError(
-            f"parallel adapters do not fit {name}: a 3x3 branch with zero padding 1 gives another output size than "
-            f"{conv}; exclude it or use mode: serial"
-        )
-    return partial(
-        ConvTransform, conv.in_channels, conv.out_channels, a, b,
-        bias=config.bias, parallel=True, stride=conv.stride,
-    )  # fmt: skip
-
-
-def branch_matches(conv: nn.Conv2d) -> bool:
-    """Whether a 3x3, zero-padded branch of the same stride has this convolution's output size and folds into it.
-
-    Output size: floor((input + 2 padding - kernel) / stride) + 1. Inputs that are multiples of the stride decide.
-    """
-    if conv.dilation != (1, 1) or conv.padding_mode != "zeros":
-        return False
-    if conv.padding == "same":
-        return all(kernel % 2 for kernel in conv.kernel_size)
-    sides = zip(conv.kernel_size, conv.stride, padding_of(conv), strict=True)
-    return all((2 * padding - kernel) // stride == (2 - 3) // stride for kernel, stride, padding in sides)
-
-
-def padding_of(conv: nn.Conv2d) -> tuple[int, ...]:
-    """Zeros before the first element of each axis, as numbers (dilation 1)."""
-    if isinstance(conv.padding, str):
-        return tuple(kernel // 2 if conv.padding == "same" else 0 for kernel in conv.kernel_size)
-    return tuple(conv.padding)
+    assert isinstance(module, _ConvNd | nn.Linear)
+    plan = config.planner().plan(Site(name, module, config, norm_follows=name in followed_by_norm))
+    if not isinstance(plan, str) and plan.mode == "weight" and not has_own_weight(module):
+        plan = "its weight is computed, so that a task cannot put its own in the place"
+    if isinstance(plan, str):
+        insertion.shared[name] = plan
+        return None
+    return _BankPlan("transforms", plan.mode, plan.make)
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

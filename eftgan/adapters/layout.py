@@ -4,8 +4,9 @@ from typing import Any
 
 from torch import nn
 
-from eftgan.adapters.bank import PARTS, named_banks, registry_of
-from eftgan.adapters.tasks import head_outputs, resize_head
+from eftgan.adapters.bank import named_banks, registry_of
+from eftgan.adapters.config import PARTS
+from eftgan.adapters.layers import outputs_of, resize_head
 from eftgan.errors import UserError
 from eftgan.names import check_task_name
 
@@ -14,7 +15,7 @@ def task_layout(model: nn.Module) -> dict[str, Any]:
     """The model's tasks, the keys of their modules, and the sizes of their heads."""
     registry = registry_of(model)
     heads = {
-        name: {key: head_outputs(head) for key, head in bank.tasks.items()}
+        name: {key: outputs_of(head) for key, head in bank.tasks.items()}
         for name, bank in named_banks(model)
         if bank.part == "heads"
     }
@@ -31,7 +32,7 @@ def restore_layout(model: nn.Module, layout: dict[str, Any]) -> None:
         for key in dict.fromkeys(row[bank.part] for row in rows.values()):
             module = bank.new_module()
             outputs = layout["heads"].get(bank_name, {}).get(key)
-            if bank.part == "heads" and outputs not in (None, head_outputs(module)):
+            if bank.part == "heads" and outputs not in (None, outputs_of(module)):
                 resize_head(module, outputs)
             bank.tasks[key] = module
     registry.rows, registry.made = rows, layout["made"]

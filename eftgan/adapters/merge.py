@@ -1,157 +1,86 @@
-"""One task as a plain network: no banks, transforms in as few convolutions as possible, BatchNorm folded."""
+"""One task as a network of its own: plain layers without banks where that can be, BatchNorm folded into them."""
 
 import copy
-import math
-from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.nn.utils import parametrize
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-from eftgan.adapters.bank import TaskBank, named_banks, registry_of, unwrap
+from eftgan.adapters.bank import Row, TaskBank, Tasks, named_banks, registry_of, unwrap
 from eftgan.adapters.graph import batchnorm_after, trace
-from eftgan.adapters.insert import padding_of, replace_modules
-from eftgan.adapters.transforms import ConvTransform, LinearTransform, regroup
-from eftgan.errors import UserError
+from eftgan.adapters.insert import replace_modules
+from eftgan.adapters.layers import NotMergeable, computes_as_torch, has_own_weight, plain_copy, set_weights
 
 
 @torch.no_grad()
 def merge_task(model: nn.Module, name: str) -> nn.Module:
     """A copy of the network as one task sees it, in eval mode, made of torch's own layers only.
 
-    Exact up to rounding. A serial 3x3 transform stays a layer of its own: behind a zero-padded convolution it has
-    no equal single convolution at the border.
+    Exact up to rounding. Raises NotMergeable where a transform has no such form; `inference_network` does not.
     """
-    network, row = unwrap(model), registry_of(model).row(name)
+    network = unwrap(model)
     # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
-    plain = {id(bank): _merge_bank(bank, bank.tasks[row[bank.part]]) for _, bank in named_banks(network)}
-    merged = copy.deepcopy(network, plain).eval()
+    merged = copy.deepcopy(network, _merged_banks(network, name)).eval()
     fold_batchnorms(merged)
     return fast_layout(merged)
 
 
+def mergeable(model: nn.Module, name: str) -> bool:
+    """Whether a task can be merged."""
+    try:
+        _merged_banks(unwrap(model), name)
+    except NotMergeable:
+        return False
+    return True
+
+
+def inference_network(model: nn.Module, name: str) -> nn.Module:
+    """A copy of the network for one task, in eval mode: merged, or, where that cannot be, with this task alone."""
+    try:
+        return merge_task(model, name)
+    except NotMergeable:
+        return _only_task(model, name)
+
+
+def _only_task(model: nn.Module, name: str) -> nn.Module:
+    """A copy of the network whose banks know one task, which is active."""
+    network, registry = unwrap(model), registry_of(model)
+    row = dict(registry.row(name))
+    alone = Tasks(registry.config)
+    alone.rows, alone.made, alone.active = {name: row}, registry.made, row
+    # The same use of deepcopy's memo as above: the modules of other tasks are never copied.
+    memo: dict[int, object] = {id(registry): alone}
+    for _, bank in named_banks(network):
+        key = row[bank.part]
+        memo[id(bank.tasks)] = nn.ModuleDict({key: copy.deepcopy(bank.tasks[key])})
+    return copy.deepcopy(network, memo).eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def _merged_banks(network: nn.Module, name: str) -> dict[int, nn.Module]:
+    """By the id of each bank, the plain module that does one task's work."""
+    row = registry_of(network).row(name)
+    return {id(bank): merged_bank(bank, row) for _, bank in named_banks(network)}
+
+
+def merged_bank(bank: TaskBank, row: Row) -> nn.Module:
+    """A bank's layer as a task sees it, in plain layers."""
+    if bank.part != "transforms":
+        return copy.deepcopy(bank.task(row))
+    transform, layer = bank.transform(row), plain_copy(bank.layer)
+    if bank.mode == "weight":
+        return set_weights(layer, transform.weight(layer.weight), transform.bias(layer.bias))
+    return transform.merged(layer)
+
+
 def fast_layout(network: nn.Module) -> nn.Module:
     """A network for inference alone, channels last: convolutions then pass their results on without reordering."""
-    return network.requires_grad_(False).to(memory_format=torch.channels_last)
-
-
-def _merge_bank(bank: TaskBank, task: nn.Module) -> nn.Module:
-    if bank.mode == "replace":
-        return copy.deepcopy(task)
-    layer = _plain_copy(bank.layer)
-    if isinstance(task, LinearTransform):
-        return _scale_outputs(layer, task.scale)
-    if bank.mode == "parallel":
-        return _fold_parallel(layer, task)
-    if task.spatial is None:
-        return _compose_pointwise(layer, *task.fused_parameters())
-    return nn.Sequential(layer, plain_convolution(task))
-
-
-def plain_convolution(task: ConvTransform) -> nn.Conv2d:
-    """A transform as one convolution (also where training runs two: behind one, BatchNorm folds)."""
-    weight, bias, groups = task.fused_parameters()
-    return _convolution(weight, bias, groups=groups, stride=task.stride, padding=weight.shape[-1] // 2)
-
-
-def _plain_copy(layer: nn.Conv2d | nn.Linear) -> nn.Conv2d | nn.Linear:
-    """A copy whose weight is a parameter, also where it was computed (spectral norm)."""
-    layer = copy.deepcopy(layer).eval()
-    if parametrize.is_parametrized(layer):
-        make = _with_weights if isinstance(layer, nn.Conv2d) else _linear
-        return make(layer, layer.weight, layer.bias)
-    if "weight" not in layer._parameters:
-        raise UserError(
-            f"cannot merge {layer}: a hook computes its weight; use torch.nn.utils.parametrizations instead"
-        )
-    return layer
-
-
-def _convolution(
-    weight: Tensor,
-    bias: Tensor | None,
-    *,
-    groups: int,
-    stride: int | tuple[int, ...] = 1,
-    padding: int | str | tuple[int, ...] = 0,
-    dilation: int | tuple[int, ...] = 1,
-    padding_mode: str = "zeros",
-) -> nn.Conv2d:
-    """A convolution with given weights."""
-    conv = nn.Conv2d(
-        weight.shape[1] * groups, weight.shape[0], weight.shape[2:], stride, padding, dilation, groups,
-        bias is not None, padding_mode, device="meta",
-    )  # fmt: skip
-    conv.weight = nn.Parameter(weight.detach().clone())
-    if bias is not None:
-        conv.bias = nn.Parameter(bias.detach().clone())
-    return conv
-
-
-def _linear(like: nn.Linear, weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    linear = nn.Linear(like.in_features, like.out_features, bias is not None, device="meta")
-    linear.weight = nn.Parameter(weight.detach().clone())
-    if bias is not None:
-        linear.bias = nn.Parameter(bias.detach().clone())
-    return linear
-
-
-def _scale_outputs(layer: nn.Linear, scale: Tensor) -> nn.Linear:
-    return _linear(layer, layer.weight * scale[:, None], None if layer.bias is None else layer.bias * scale)
-
-
-def _compose_pointwise(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None, groups: int) -> nn.Module:
-    """A group 1x1 behind a convolution is one convolution whose filters are mixed.
-
-    Where the mixing crosses the convolution's own groups (a depthwise layer), one convolution would need wider
-    groups and cost more than the two.
-    """
-    if groups % conv.groups:
-        return nn.Sequential(conv, _convolution(weight, bias, groups=groups))
-    filters = conv.weight.reshape(groups, -1, *conv.weight.shape[1:])  # (groups, b, C, kh, kw)
-    mixing = weight.reshape(groups, -1, weight.shape[1])  # (groups, b, b)
-    mixed = torch.einsum("goi,gichw->gochw", mixing, filters).reshape(conv.weight.shape)
-    if conv.bias is not None:
-        moved = torch.einsum("goi,gi->go", mixing, conv.bias.reshape(groups, -1)).reshape(-1)
-        bias = moved if bias is None else bias + moved
-    return _with_weights(conv, mixed, bias)
-
-
-def _fold_parallel(conv: nn.Conv2d, task: ConvTransform) -> nn.Conv2d:
-    """A parallel branch adds its taps to the convolution's own, in a kernel that covers both.
-
-    A tap at offset o sees input[stride * i + o]: the convolution's offsets run from -padding to
-    kernel - 1 - padding, the branch's from -1 to 1.
-    """
-    tau, tau_bias, tau_groups = task.fused_parameters()
-    groups = math.gcd(conv.groups, tau_groups)
-    padding = padding_of(conv)
-    reach = tau.shape[-1] // 2
-    before = [max(p, reach) for p in padding]
-    after = [max(k - 1 - p, reach) for k, p in zip(conv.kernel_size, padding, strict=True)]
-
-    def placed(weight: Tensor, own_groups: int, first: Sequence[int]) -> Tensor:
-        """The weight in the common kernel; `first`: how far its taps reach before offset 0, per axis."""
-        margins = []
-        for axis in (1, 0):  # F.pad counts axes from the last
-            lead = before[axis] - first[axis]
-            margins += [lead, before[axis] + after[axis] + 1 - lead - weight.shape[2 + axis]]
-        return F.pad(regroup(weight, own_groups, groups), margins)
-
-    weight = placed(conv.weight, conv.groups, padding) + placed(tau, tau_groups, [reach, reach])
-    biases = [bias for bias in (conv.bias, tau_bias) if bias is not None]
-    return _convolution(
-        weight, sum(biases) if biases else None, groups=groups, stride=conv.stride, padding=tuple(before)
-    )
-
-
-def _with_weights(conv: nn.Conv2d, weight: Tensor, bias: Tensor | None) -> nn.Conv2d:
-    return _convolution(
-        weight, bias, groups=conv.groups, stride=conv.stride, padding=conv.padding,
-        dilation=conv.dilation, padding_mode=conv.padding_mode,
-    )  # fmt: skip
+    for tensor in (*network.parameters(), *network.buffers()):
+        if tensor.dim() == 4:
+            tensor.data = tensor.data.to(memory_format=torch.channels_last)
+    return network.requires_grad_(False)
 
 
 def fold_batchnorms(model: nn.Module) -> None:
@@ -159,13 +88,19 @@ def fold_batchnorms(model: nn.Module) -> None:
     new: dict[nn.Module, nn.Module] = {}
     for layer_name, norm_name in batchnorm_after(model, trace(model)).items():
         layer, norm = model.get_submodule(layer_name), model.get_submodule(norm_name)
-        if norm.running_mean is None or "weight" not in layer._parameters:
-            continue
-        if isinstance(layer, nn.Conv2d):
-            new[layer] = fuse_conv_bn_eval(layer, norm)
-        elif isinstance(layer, nn.Linear) and isinstance(norm, nn.BatchNorm1d):
-            new[layer] = fuse_linear_bn_eval(layer, norm)
-        else:
-            continue
-        new[norm] = nn.Identity()
+        if (both := with_batchnorm(layer, norm)) is not None:
+            new[layer], new[norm] = both, nn.Identity().eval()
     replace_modules(model, new)
+
+
+def with_batchnorm(layer: nn.Module, norm: nn.Module) -> nn.Module | None:
+    """A layer with the BatchNorm behind it in its weights (both in eval mode); None where that is not possible."""
+    if not isinstance(norm, _BatchNorm) or norm.running_mean is None:
+        return None
+    if not has_own_weight(layer) or not computes_as_torch(layer):
+        return None
+    if isinstance(layer, nn.Linear):
+        return fuse_linear_bn_eval(layer, norm) if isinstance(norm, nn.BatchNorm1d) else None
+    if not isinstance(layer, _ConvNd) or (layer.transposed and layer.groups > 1):
+        return None
+    return fuse_conv_bn_eval(layer, norm, layer.transposed)

@@ -1,4 +1,4 @@
-"""What belongs to a task and what is shared, as tensors: taken out, put back, written to files."""
+"""What belongs to a task and what is shared, as tensors: taken out, put back, written to a task's file."""
 
 import os
 from collections.abc import Mapping
@@ -6,13 +6,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters.bank import PARTS, TaskBank, named_banks, registry_of, unwrap
-from eftgan.adapters.tasks import attach_task, resize_head
+from eftgan.adapters.bank import TaskBank, named_banks, registry_of, unwrap
+from eftgan.adapters.config import PARTS
+from eftgan.adapters.layers import outputs_in, resize_head
+from eftgan.adapters.taskfile import NETWORK, TaskFile, read_task_file, write_task_file
+from eftgan.adapters.tasks import attach_task
 from eftgan.errors import UserError
 from eftgan.names import check_task_name
-from eftgan.tensors import read_tensors, tensors_digest, write_tensors
-
-FORMAT = "eftgan-task-1"
+from eftgan.tensors import tensors_digest
 
 
 def task_state(model: nn.Module, name: str) -> dict[str, Tensor]:
@@ -50,8 +51,8 @@ def load_task(model: nn.Module, name: str, state: Mapping[str, Tensor]) -> None:
     for bank_name, bank in named_banks(model):
         module = modules[bank_name] = bank.new_module()
         weight = state.get(f"{bank_name}.weight")
-        if bank.part == "heads" and weight is not None and weight.ndim and weight.shape[0]:
-            resize_head(module, weight.shape[0])
+        if bank.part == "heads" and weight is not None and (outputs := outputs_in(module, weight)):
+            resize_head(module, outputs)
         expected.update({f"{bank_name}.{key}": tensor for key, tensor in module.state_dict().items()})
     _check_tensors(f"task {name!r}", expected, state)
     for bank_name, module in modules.items():
@@ -98,33 +99,56 @@ def fingerprint(model: nn.Module) -> str:
     return tensors_digest(shared_state(model))
 
 
-def save_task(model: nn.Module, name: str, path: str | os.PathLike) -> None:
-    """Write one task to a small safetensors file that knows which base it belongs to."""
+def describe_adapters(model: nn.Module) -> dict[str, str]:
+    """Kind and settings of the model's transforms, as task files state them."""
     config = registry_of(model).config
-    metadata = {
-        "format": FORMAT,
-        "task": name,
-        "a": str(config.a),
-        "b": str(config.b),
-        "mode": config.mode,
-        "base": fingerprint(model),
-    }
-    write_tensors(path, task_state(model, name), metadata)
+    return config.planner().describe(config)
 
 
-def load_task_file(model: nn.Module, path: str | os.PathLike, name: str | None = None) -> str:
-    """Add the task of a file to the model (under another name, if given) and return its name."""
-    state, metadata = read_tensors(path)
-    if metadata.get("format") != FORMAT:
-        raise UserError(f"{path}: not a task file of this version (format {metadata.get('format')!r}, not {FORMAT!r})")
-    mode = registry_of(model).config.mode
-    if metadata.get("mode") != mode:
-        raise UserError(f"{path}: made for mode {metadata.get('mode')}, this model's adapters are {mode}")
-    own = fingerprint(model)
-    if metadata.get("base") != own:
-        raise UserError(f"{path}: made for another base: its fingerprint is {metadata.get('base')}, this model's {own}")
-    name = name or metadata.get("task", "")
+def save_task(model: nn.Module, name: str, path: str | os.PathLike[str]) -> None:
+    """Write one task to a small file that knows which base it belongs to."""
+    states, bases = {NETWORK: task_state(model, name)}, {NETWORK: fingerprint(model)}
+    write_task_file(path, name, states, bases, adapters=describe_adapters(model))
+
+
+def load_task_file(model: nn.Module, path: str | os.PathLike[str], name: str | None = None) -> str:
+    """Add the task of a file to the model (under another name, if given) and return its name.
+
+    A file of several networks, as GAN training writes them, gives the one whose shared weights are this model's.
+    """
+    file = read_task_file(path)
+    if file.kind == "full":
+        raise UserError(
+            f"{path}: holds a whole network that was trained for task {file.task!r}, not a task's part of a shared "
+            "one, so it cannot be added to this model"
+        )
+    _check_adapters(model, path, file)
+    role = _role_of(model, path, file)
+    name = name or file.task
     if name in registry_of(model).rows:
         raise UserError(f"{path}: task {name!r} exists already in this model; remove it or give another name")
-    load_task(model, name, state)
+    load_task(model, name, file.states[role])
     return name
+
+
+def _check_adapters(model: nn.Module, path: str | os.PathLike[str], file: TaskFile) -> None:
+    """Refuse a file of other adapters: tensors of the same shape need not mean the same."""
+    own, free = describe_adapters(model), registry_of(model).config.planner().free
+    for key, made_for in file.adapters.items():
+        if key not in free and own.get(key, made_for) != made_for:
+            raise UserError(f"{path}: made for {key} {made_for}, this model's adapters are {own[key]}")
+
+
+def _role_of(model: nn.Module, path: str | os.PathLike[str], file: TaskFile) -> str:
+    """The network of a file that has this model's shared weights."""
+    own = fingerprint(model)
+    roles = [role for role, base in file.bases.items() if base == own]
+    if len(roles) > 1:
+        raise UserError(
+            f"{path}: {' and '.join(roles)} have the shared weights of this model; take the one meant from "
+            "read_task_file(path).states and give it to load_task"
+        )
+    if not roles:
+        bases = " and ".join(file.bases.values()) or "missing"
+        raise UserError(f"{path}: made for another base: its fingerprint is {bases}, this model's {own}")
+    return roles[0]

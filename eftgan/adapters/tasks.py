@@ -5,15 +5,9 @@ from collections.abc import Collection, Iterator, Mapping
 
 from torch import nn
 
-from eftgan.adapters.bank import (
-    PARTS,
-    Part,
-    Row,
-    TaskBank,
-    is_distributed,
-    named_banks,
-    registry_of,
-)
+from eftgan.adapters.bank import Row, TaskBank, is_distributed, named_banks, registry_of
+from eftgan.adapters.config import PARTS, Part
+from eftgan.adapters.layers import outputs_of, resize_head
 from eftgan.errors import UserError
 from eftgan.names import INITS, check_task_name
 
@@ -83,11 +77,11 @@ def _start(bank: TaskBank, init: str, source: Row | None, first: Row | None, hea
     module = bank.new_module()
     if bank.part == "heads":
         if first is not None or head_size is not None:
-            resize_head(module, head_size or head_outputs(module))
-            module.reset_parameters()
+            resize_head(module, head_size or outputs_of(module))
+            _reset(module)
         return module
     if init == "random":
-        module.reset_parameters()
+        _reset(module)
         return module
     if source is None and bank.part == "norms":
         source = first
@@ -96,20 +90,10 @@ def _start(bank: TaskBank, init: str, source: Row | None, first: Row | None, hea
     return module
 
 
-def head_outputs(head: nn.Module) -> int:
-    """Number of outputs of a convolution or linear layer that serves as a head."""
-    return head.out_channels if isinstance(head, nn.Conv2d) else head.out_features
-
-
-def resize_head(head: nn.Module, outputs: int) -> None:
-    """Give a head another number of outputs; its weights are to be set afterwards."""
-    if isinstance(head, nn.Conv2d):
-        head.out_channels = outputs
-    else:
-        head.out_features = outputs
-    head.weight = nn.Parameter(head.weight.new_empty(outputs, *head.weight.shape[1:]))
-    if head.bias is not None:
-        head.bias = nn.Parameter(head.bias.new_empty(outputs))
+def _reset(module: nn.Module) -> None:
+    reset = module.reset_parameters  # layers, normalisations and transforms all have it
+    assert callable(reset)
+    reset()
 
 
 def attach_task(model: nn.Module, name: str, row: Row, modules: Mapping[str, nn.Module]) -> None:

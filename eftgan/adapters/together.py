@@ -2,18 +2,19 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from eftgan.adapters.bank import Row, TaskBank, named_banks, registry_of, unwrap
 from eftgan.adapters.graph import batchnorm_after, trace
-from eftgan.adapters.merge import fast_layout, plain_convolution
+from eftgan.adapters.layers import outputs_of
+from eftgan.adapters.merge import fast_layout, merged_bank, with_batchnorm
 from eftgan.adapters.tasks import using_task
-from eftgan.adapters.transforms import ConvTransform
+from eftgan.adapters.transforms import Mode
 from eftgan.errors import UserError
 
 
@@ -21,7 +22,8 @@ class Together(nn.Module):
     """A network's tasks side by side, for inference (a copy in eval mode, equal to each task up to rounding).
 
     Every shared layer runs once on the samples of all tasks; each task's transforms run on the task's portion, as one
-    convolution with the BatchNorm behind it folded in. The layer that reads the input is computed once for all.
+    convolution with the BatchNorm behind it folded in. The layer that reads the input is computed once for all. Tasks
+    that change a layer's weight each have that layer for themselves.
     """
 
     def __init__(self, model: nn.Module, tasks: Sequence[str]) -> None:
@@ -32,18 +34,15 @@ class Together(nn.Module):
         rows, banks = [registry.row(task) for task in tasks], dict(named_banks(network))
         with using_task(network, None):
             graph = trace(network)
-        norms = _norm_banks_after(network, graph, banks)
         self.tasks = list(tasks)
         self.batch = Portions()
-        folded = {id(norm) for norm in norms.values()}
+        modules = {name: [_module(bank, row) for row in rows] for name, bank in banks.items()}
+        folded = _fold_norms(network, graph, banks, modules)
         # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
-        stacks = {
-            id(bank): nn.Identity() if id(bank) in folded else _stack(bank, norms.get(name), rows, self.batch)
-            for name, bank in banks.items()
-        }
-        entry = banks.get(_only_reader_of_input(graph))
-        self.batch.entry = None if entry is None else stacks[id(entry)]
-        self.network = fast_layout(copy.deepcopy(network, stacks).eval())
+        stacks = {name: Stack(bank, modules[name], self.batch) for name, bank in banks.items() if name not in folded}
+        memo = {id(bank): stacks.get(name, nn.Identity()) for name, bank in banks.items()}
+        self.batch.entry = stacks.get(_only_reader_of_input(graph))
+        self.network = fast_layout(copy.deepcopy(network, memo).eval())
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> list[Any]:
@@ -51,7 +50,7 @@ class Together(nn.Module):
         count, once = len(self.tasks), self.batch.entry is not None
         inputs = x if once else x.repeat(count, *[1] * (x.dim() - 1))
         outputs = self._run(inputs, range(count), [len(x)] * count, once)
-        return [self._cut(each_tensor(outputs, lambda out, t=t: out.chunk(count)[t]), t) for t in range(count)]
+        return [self._cut(each_tensor(outputs, partial(_chunk, count=count, index=t)), t) for t in range(count)]
 
     @torch.no_grad()
     def mixed(self, x: Tensor, tasks: Tensor) -> Any:
@@ -88,25 +87,32 @@ class Portions:
 
 
 class Stack(nn.Module):
-    """A bank's shared layer and the modules of several tasks behind it, beside it or in its place."""
+    """A bank's shared layer, where it has something to do, and the modules of several tasks."""
 
-    def __init__(
-        self, layer: nn.Module | None, tasks: list[nn.Module], batch: Portions, *, parallel: bool, width: int | None
-    ) -> None:
+    def __init__(self, bank: TaskBank, tasks: list[nn.Module], batch: Portions) -> None:
         super().__init__()
-        self.layer, self.tasks = layer, nn.ModuleList(tasks)
-        self.batch, self.parallel = batch, parallel
-        self.width = width  # of heads that differ in size: all are filled up with -inf to the widest
+        self.mode: Mode = bank.mode
+        self.layer = None if self.mode in ("weight", "replace") else copy.deepcopy(bank.layer)
+        self.tasks, self.batch = nn.ModuleList(tasks), batch
+        self.width: int | None = None  # of heads that differ in size: all are filled up with -inf to the widest
+        if bank.part == "heads":
+            widths = [outputs_of(head) for head in tasks]
+            if len(set(widths)) > 1:
+                batch.widths, self.width = widths, max(widths)
 
     def forward(self, x: Tensor) -> Tensor:
         shared = x if self.layer is None else self.layer(x)
-        parts = self._split(x if self.parallel else shared)
-        answers = [self.tasks[t](part) for t, part in zip(self.batch.tasks, parts, strict=True)]
-        if self.parallel:
-            answers = [base + own for base, own in zip(self._split(shared), answers, strict=True)]
+        portions = zip(self.batch.tasks, self._split(shared), self._split(x), strict=True)
+        answers = [self._answer(self.tasks[task], y, own_x) for task, y, own_x in portions]
         if self.width is not None:
-            answers = [F.pad(answer, (0, self.width - answer.shape[1]), value=-torch.inf) for answer in answers]
+            behind = [0, 0] * (answers[0].dim() - 2)  # F.pad counts axes from the last, classes stand on axis 1
+            answers = [F.pad(each, [*behind, 0, self.width - each.shape[1]], value=-torch.inf) for each in answers]
         return torch.cat(answers)
+
+    def _answer(self, task: nn.Module, y: Tensor, x: Tensor) -> Tensor:
+        if self.mode == "parallel":
+            return y + task(x)
+        return task(y, x) if self.mode == "both" else task(y)
 
     def _split(self, tensor: Tensor) -> Sequence[Tensor]:
         if self.batch.once and self.batch.entry is self:
@@ -114,43 +120,44 @@ class Stack(nn.Module):
         return tensor.split(self.batch.sizes)
 
 
-def _stack(bank: TaskBank, norm: TaskBank | None, rows: Sequence[Row], batch: Portions) -> Stack:
-    modules = []
-    for row in rows:
-        task = bank.tasks[row[bank.part]]
-        module = plain_convolution(task) if isinstance(task, ConvTransform) else copy.deepcopy(task)
-        if norm is not None:
-            module = fuse_conv_bn_eval(module.eval(), copy.deepcopy(norm.tasks[row["norms"]]).eval())
-        modules.append(module)
-    widths, width = [getattr(module, "out_features", None) for module in modules], None
-    if bank.part == "heads" and len(set(widths)) > 1:
-        batch.widths, width = widths, max(widths)
-    layer = None if bank.mode == "replace" else copy.deepcopy(bank.layer)
-    return Stack(layer, modules, batch, parallel=bank.mode == "parallel", width=width)
+def _module(bank: TaskBank, row: Row) -> nn.Module:
+    """A copy, as plain as it can be, of what a task has in a bank."""
+    if bank.mode == "weight":
+        return merged_bank(bank, row)
+    return (copy.deepcopy(bank.task(row)) if bank.part != "transforms" else bank.transform(row).standalone()).eval()
 
 
-def _norm_banks_after(network: nn.Module, graph: fx.Graph | None, banks: dict[str, TaskBank]) -> dict[str, TaskBank]:
-    """Name of a bank of serial convolution transforms -> the bank of the BatchNorms that alone read its output."""
-    pairs = {}
+def _fold_norms(
+    network: nn.Module, graph: fx.Graph | None, banks: dict[str, TaskBank], modules: dict[str, list[nn.Module]]
+) -> set[str]:
+    """Fold BatchNorms into the tasks' modules that alone feed them; the names of banks with nothing left to do."""
+    done = set()
     for layer, norm in batchnorm_after(network, graph).items():
-        first, second = banks.get(layer.removesuffix(".layer")), banks.get(norm.removesuffix(".layer"))
-        if first is None or second is None or first.mode != "serial" or not isinstance(first.layer, nn.Conv2d):
+        name, behind = layer.removesuffix(".layer"), norm.removesuffix(".layer")
+        if name not in banks or behind not in banks or banks[name].mode not in ("serial", "weight"):
             continue
-        if all(task.running_mean is not None for task in second.tasks.values()):
-            pairs[layer.removesuffix(".layer")] = second
-    return pairs
+        both = [with_batchnorm(*pair) for pair in zip(modules[name], modules[behind], strict=True)]
+        folded = [module for module in both if module is not None]
+        if len(folded) == len(both):
+            modules[name] = folded
+            done.add(behind)
+    return done
 
 
-def _only_reader_of_input(graph: fx.Graph | None) -> str | None:
-    """Name of the bank that the network's input goes into, and nowhere else."""
+def _only_reader_of_input(graph: fx.Graph | None) -> str:
+    """Name of the bank that the network's input goes into, and nowhere else; empty where there is none."""
     if graph is None:
-        return None
+        return ""
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
     readers = [user for node in inputs for user in node.users]
     if len(inputs) != 1 or len(readers) != 1 or readers[0].op != "call_module":
-        return None
+        return ""
     calls = [node for node in graph.nodes if node.op == "call_module" and node.target == readers[0].target]
-    return readers[0].target.removesuffix(".layer") if len(calls) == 1 else None
+    return readers[0].target.removesuffix(".layer") if len(calls) == 1 else ""
+
+
+def _chunk(tensor: Tensor, count: int, index: int) -> Tensor:
+    return tensor.chunk(count)[index]
 
 
 def each_tensor(output: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -6,21 +6,14 @@ are not counted.
 
 import copy
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from eftgan.adapters import ConvTransform, LinearTransform
+from eftgan.adapters import TaskBank, Transform
 from eftgan.adapters.graph import NORMS
-
-
-class Flops(NamedTuple):
-    """The analytic count and the executed one."""
-
-    analytic: int
-    executed: int
+from eftgan.adapters.transforms import Flops
 
 
 def forward_flops(network: nn.Module, example: Tensor | tuple[int, ...]) -> Flops:
@@ -28,8 +21,8 @@ def forward_flops(network: nn.Module, example: Tensor | tuple[int, ...]) -> Flop
     for module in network.modules():
         module._forward_hooks.clear()  # the caller's: this forward is none of their business
     counts: list[Flops] = []
-    transforms = [module for module in network.modules() if isinstance(module, ConvTransform)]
-    inside = {conv for transform in transforms for conv in transform.convolutions}
+    transforms = [module for module in network.modules() if isinstance(module, Transform)]
+    inside = {part for transform in transforms for part in transform.modules() if part is not transform}
     handles = [
         module.register_forward_hook(_counter(count, counts))
         for module in network.modules()
@@ -48,7 +41,7 @@ def forward_flops(network: nn.Module, example: Tensor | tuple[int, ...]) -> Flop
 
 def meta_copy(network: nn.Module) -> nn.Module:
     """A copy without data: shapes and types only, so that a forward costs no arithmetic."""
-    empty = {id(p): nn.Parameter(_shape_of(p), p.requires_grad) for p in network.parameters()}
+    empty: dict[int, Tensor] = {id(p): nn.Parameter(_shape_of(p), p.requires_grad) for p in network.parameters()}
     empty |= {id(b): _shape_of(b) for b in network.buffers()}
     return copy.deepcopy(network, empty)
 
@@ -57,7 +50,7 @@ def _shape_of(tensor: Tensor) -> Tensor:
     return torch.empty_like(tensor, device="meta", requires_grad=False)
 
 
-Count = Callable[[nn.Module, Tensor, Tensor], int | Flops]  # (module, input, output) -> cost
+Count = Callable[..., int | Flops]  # (module, input, output) -> cost
 
 
 def _counter(count: Count, counts: list[Flops]) -> Callable:
@@ -91,16 +84,15 @@ def _attention(attention: nn.MultiheadAttention, x: Tensor, out: Tensor) -> int:
     return 4 * tokens * width * (2 * width + bias) + 4 * tokens * length * width
 
 
-def _conv_transform(transform: ConvTransform, x: Tensor, out: Tensor) -> Flops:
-    """ws and wd apart, and the convolutions that run for them."""
-    apart = sum(_convolution(conv, x, out) for conv in transform.convolutions)
-    runs = sum(out.numel() * (2 * w[0].numel() + (bias is not None)) for w, bias, _ in transform.executed())
-    return Flops(apart, runs)
+def _weight_of_task(bank: TaskBank, x: Tensor, out: Tensor) -> int:
+    """Mode "weight": what a task's weight costs; the layer that runs with it is counted like any other."""
+    row = bank.registry.active
+    return bank.transform(row).weight_flops() if bank.mode == "weight" and isinstance(row, dict) else 0
 
 
 COUNTS: dict[tuple[type, ...], Count] = {
-    (ConvTransform,): _conv_transform,
-    (LinearTransform,): lambda module, x, out: out.numel(),
+    (TaskBank,): _weight_of_task,
+    (Transform,): lambda transform, x, out: transform.flops(x, out),
     (_ConvNd,): _convolution,
     (nn.Linear,): _linear,
     NORMS: lambda module, x, out: 2 * out.numel(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from eftgan.adapters import (
     PARTS,
     AdapterConfig,
-    ConvTransform,
     TaskBank,
     add_task,
     insert_adapters,
@@ -22,7 +21,9 @@ from eftgan.adapters import (
     shared_state,
     task_state,
 )
-from eftgan.adapters.bank import unwrap
+from eftgan.adapters.bank import Row, unwrap
+from eftgan.adapters.layers import outputs_of
+from eftgan.adapters.transforms import Option
 from eftgan.evaluation.flops import forward_flops, meta_copy
 
 Example = Tensor | tuple[int, ...]  # an input batch, or the shape of one input
@@ -30,14 +31,21 @@ Example = Tensor | tuple[int, ...]  # an input batch, or the shape of one input
 
 @dataclass(frozen=True)
 class LayerGrowth:
-    """The transform at one layer; a, b: effective group sizes, 0 where there is none (diagonals have neither)."""
+    """The transform at one layer."""
 
     name: str
-    kind: str
-    outputs: int
-    a: int
-    b: int
-    parameters: int
+    outputs: int  # of the layer
+    parameters: int  # of the transform
+    description: Mapping[str, Option]  # what the transform says of itself: its kind, then its sizes
+
+    @property
+    def kind(self) -> str:
+        return str(self.description["kind"])
+
+    @property
+    def sizes(self) -> dict[str, Option]:
+        """Numbers of the description: an EFT's effective group sizes a and b."""
+        return {key: value for key, value in self.description.items() if not isinstance(value, str)}
 
 
 @dataclass(frozen=True)
@@ -123,12 +131,13 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
     base = forward_flops(network, example)
     select_task(network, task)
     adapted = forward_flops(network, example)
+    row = registry_of(network).row(task)
     counts = dict.fromkeys(PARTS, 0)
     layers = []
-    for name, bank, module in _modules_of(network, task):
-        counts[bank.part] += _parameters(module)
+    for name, bank in named_banks(network):
+        counts[bank.part] += _parameters(bank.task(row))
         if bank.part == "transforms":
-            layers.append(_layer(name, module))
+            layers.append(_layer(name, bank, row))
     of_tasks = {p for _, bank in named_banks(network) for p in bank.tasks.parameters()}
     return Growth(
         base_parameters=sum(p.numel() for p in network.parameters() if p not in of_tasks),
@@ -144,21 +153,13 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
     )
 
 
-def _modules_of(network: nn.Module, task: str) -> Iterator[tuple[str, TaskBank, nn.Module]]:
-    row = registry_of(network).row(task)
-    return ((name, bank, bank.tasks[row[bank.part]]) for name, bank in named_banks(network))
-
-
 def _parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _layer(name: str, module: nn.Module) -> LayerGrowth:
-    if not isinstance(module, ConvTransform):
-        return LayerGrowth(name, "linear", module.scale.numel(), 0, 0, _parameters(module))
-    outputs = module.convolutions[0].out_channels
-    a, b = (conv.out_channels // conv.groups if conv else 0 for conv in (module.spatial, module.depth))
-    return LayerGrowth(name, "conv", outputs, a, b, _parameters(module))
+def _layer(name: str, bank: TaskBank, row: Row) -> LayerGrowth:
+    transform = bank.transform(row)
+    return LayerGrowth(name, outputs_of(bank.layer), _parameters(transform), transform.describe())
 
 
 def total_growth(growths: Iterable[Growth] | Mapping[str, Growth]) -> Growth:
@@ -176,7 +177,7 @@ def _under(prefix: str, given: Growth) -> Growth:
 def format_growth(growth: Growth, per_layer: bool = False) -> str:
     """The counts as a table of text lines; with the effective group sizes of every layer, if asked."""
     base = growth.base_parameters
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("", "base", "per task", "growth"),
         ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.parameter_growth)),
         ("normalisation parameters", "", _n(growth.norm_parameters), _p(growth.norm_parameters / base)),
@@ -187,11 +188,19 @@ def format_growth(growth: Growth, per_layer: bool = False) -> str:
     ]
     if not per_layer:
         return _table(rows)
-    layers = [("layer", "outputs", "a", "b", "parameters")]
-    for each in growth.layers:
-        a, b = (str(each.a), str(each.b)) if each.kind == "conv" else ("diagonal", "")
-        layers.append((each.name, str(each.outputs), a, b, _n(each.parameters)))
-    return f"{_table(rows)}\n\n{_table(layers)}"
+    return f"{_table(rows)}\n\n{_table(_layer_rows(growth.layers))}"
+
+
+def _layer_rows(layers: Sequence[LayerGrowth]) -> list[tuple[str, ...]]:
+    """A column for every size that a transform names; without any, it is called by what it says of itself."""
+    columns = list(dict.fromkeys(key for each in layers for key in each.sizes)) or ["transform"]
+    rows: list[tuple[str, ...]] = [("layer", "outputs", *columns, "parameters")]
+    for each in layers:
+        cells = [str(each.sizes.get(key, "")) for key in columns]
+        if not each.sizes:
+            cells[0] = str(list(each.description.values())[-1])
+        rows.append((each.name, str(each.outputs), *cells, _n(each.parameters)))
+    return rows
 
 
 def _n(number: int) -> str:

@@ -1,10 +1,13 @@
 """The growth of the networks that this package knows by name."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import torch
 
 from eftgan.adapters import AdapterConfig
+from eftgan.adapters.transforms import Option
 from eftgan.errors import UserError
 from eftgan.evaluation.growth import Growth, growth_of, total_growth
 from eftgan.models.classifiers import build_classifier, head_name
@@ -19,9 +22,7 @@ def stackgan_growth(config: StackGan, adapters: AdapterConfig) -> Growth:
         generator = Generator(config)
         discriminators = {size: Discriminator(size, config.ndf) for size in config.sizes}
     growths = {"generator": growth_of(generator, adapters, (config.z_dim,))}
-    with_logits = AdapterConfig(
-        adapters.a, adapters.b, adapters.mode, adapters.bias, ("logits",), adapters.exclude, adapters.sizes
-    )
+    with_logits = dataclasses.replace(adapters, heads=("logits",))
     for size, network in discriminators.items():
         growths[f"discriminator{size}"] = growth_of(network, with_logits, (3, size, size))
     return total_growth(growths)
@@ -32,14 +33,18 @@ def classifier_growth(
     classes: int,
     a: int,
     b: int,
-    mode: str = "serial",
+    mode: Literal["serial", "parallel"] = "serial",
     exclude: Sequence[str] = (),
     size: int | None = None,
+    *,
+    kind: str = "eft",
+    options: Mapping[str, Option] | None = None,
 ) -> Growth:
     """A classifier by its name, its head wholly per task."""
     network = build_classifier(name, classes)
     size = size or (224 if name.startswith("torchvision:") else USUAL_SIZES.get(name, 32))
     if size < 8:
         raise UserError(f"images of {size} pixels are too small")
-    config = AdapterConfig(a, b, mode, heads=(head_name(network),), exclude=tuple(exclude))
+    heads = (head_name(network),)
+    config = AdapterConfig(a, b, mode, heads=heads, exclude=tuple(exclude), kind=kind, options=dict(options or {}))
     return growth_of(network, config, (3, size, size))

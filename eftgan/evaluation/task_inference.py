@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import Together, merge_task, registry_of
+from eftgan.adapters import Together, inference_network, registry_of
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.modes import evaluating
 from eftgan.methods.heads import head_bank_name, head_of
@@ -25,13 +25,14 @@ def _trunk(model: nn.Module, task: str) -> tuple[str, str]:
 def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
     """Logits (N, classes of the task) of every task for the same images; `batches` is called once per trunk.
 
-    Each task answers as a merged network of its own, so its logits are the same bits whoever is asked beside it.
+    Each task answers as a network of its own, merged where that can be, so its logits are the same bits whoever is
+    asked beside it.
     Tasks that share all but their heads share one trunk.
     """
     features: dict[tuple[str, str], Tensor] = {}
     for task in tasks:
         if _trunk(model, task) not in features:
-            trunk = merge_task(model, task)
+            trunk = inference_network(model, task)
             replace_modules(trunk, {trunk.get_submodule(head_bank_name(model)): nn.Identity()})
             features[_trunk(model, task)] = torch.cat([trunk(x) for x in batches()])
     with evaluating(model):

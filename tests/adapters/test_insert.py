@@ -202,8 +202,34 @@ def test_reading_the_weight_of_a_bank_says_what_to_do():
     assert network[3].stride == (2, 2)
 
 
+def test_convolutions_of_any_kind_take_adapters_norms_and_heads():
+    network = nn.Sequential(
+        nn.Conv1d(3, 4, 3, padding=1), nn.BatchNorm1d(4), nn.ConvTranspose1d(4, 4, 2, 2), nn.Unflatten(2, (4, 4)),
+        nn.ConvTranspose2d(4, 6, 2, stride=2), nn.BatchNorm2d(6), nn.Unflatten(3, (4, 2)),
+        nn.Conv3d(6, 4, 3, padding=1), nn.BatchNorm3d(4), nn.ConvTranspose3d(4, 2, 1),
+    )  # fmt: skip
+    insertion = insert_adapters(network, AdapterConfig(2, 2, heads=("9",)))
+    assert (insertion.transforms, insertion.norms, insertion.heads) == (["0", "2", "4", "7"], ["1", "5", "8"], ["9"])
+    add_task(network, "one")
+    add_task(network, "two", head_size=3)
+    network.double()
+    randomise(network)
+    x = torch.randn(2, 3, 8).double()
+    assert output_of(network, "two", x).shape == (2, 3, 8, 4, 2)
+    merged = merge_task(network, "two")
+    assert torch.allclose(merged(x), output_of(network, "two", x), rtol=0, atol=1e-9)
+    assert all(isinstance(merged[index], nn.Identity) for index in (1, 5, 8))
+
+
+def test_parallel_refuses_transposed_convolutions():
+    network = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ConvTranspose2d(4, 4, 3, padding=1))
+    with pytest.raises(UserError, match="beside a transposed convolution is not supported; exclude it"):
+        insert_adapters(network, AdapterConfig(2, 2, mode="parallel"))
+    assert type(network[0]) is nn.Conv2d
+
+
 def test_unknown_layers_with_state_are_listed():
-    network = nn.Sequential(nn.ConvTranspose2d(3, 3, 2), nn.PReLU(), nn.Conv2d(3, 4, 1), nn.Embedding(2, 2))
+    network = nn.Sequential(nn.Bilinear(3, 3, 2), nn.PReLU(), nn.Conv2d(3, 4, 1), nn.Embedding(2, 2))
     insertion = insert_adapters(network, AdapterConfig())
     assert list(insertion.shared) == ["0", "1", "3"]
 

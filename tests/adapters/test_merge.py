@@ -5,7 +5,15 @@ import torch
 from adapter_tools import images, output_of, randomise
 from torch import Tensor, nn
 
-from eftgan.adapters import AdapterConfig, add_task, insert_adapters, merge_task
+from eftgan.adapters import (
+    AdapterConfig,
+    NotMergeable,
+    add_task,
+    inference_network,
+    insert_adapters,
+    merge_task,
+    mergeable,
+)
 from eftgan.errors import UserError
 from eftgan.models.gans.stackgan import Generator, StackGan
 
@@ -88,6 +96,46 @@ def test_a_generator_merges_with_its_linear_stem_folded():
         for ours, theirs in zip(network.eval()(z), merged(z), strict=True):
             assert torch.allclose(ours, theirs, rtol=0, atol=1e-9)
     assert not any(isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) for module in merged.modules())
+
+
+class Standardised(nn.Conv2d):
+    """A layer with a forward of its own: its weight is standardised before it is used."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        return self._conv_forward(x, weight, self.bias)
+
+
+@pytest.mark.parametrize("options", [{"a": 0}, {"a": 4}, {"kind": "batche"}])
+def test_layers_with_a_forward_of_their_own_keep_it(options):
+    network = adapted(nn.Sequential(Standardised(3, 4, 3, padding=1), nn.BatchNorm2d(4)), **options)
+    merged = agrees(network, images().double())
+    assert any(isinstance(module, Standardised) for module in merged.modules())
+
+
+def test_a_parallel_branch_beside_a_forward_of_its_own_cannot_be_merged():
+    network = adapted(nn.Sequential(Standardised(3, 4, 3, padding=1)), mode="parallel")
+    with pytest.raises(NotMergeable, match="has its own forward"):
+        merge_task(network, "one")
+    assert not mergeable(network, "one")
+    x = images().double()
+    assert torch.equal(inference_network(network, "one")(x), output_of(network, "one", x))
+
+
+def test_a_network_for_inference_is_the_merged_one_where_that_can_be():
+    network = adapted(Aliased())
+    assert mergeable(network, "one")
+    assert isinstance(inference_network(network, "one").norm, nn.Identity)
+    with pytest.raises(UserError, match="no task 'two'"):
+        inference_network(network, "two")
+
+
+def test_batchnorm_folds_into_a_transposed_convolution_without_groups():
+    for groups in (1, 2):
+        layer = nn.ConvTranspose2d(4, 4, 3, stride=2, groups=groups, bias=False)
+        network = adapted(nn.Sequential(layer, nn.BatchNorm2d(4)), parts=("norms",))
+        merged = agrees(network, torch.randn(2, 4, 5, 5).double())
+        assert isinstance(merged[1], nn.Identity) == (groups == 1)
 
 
 def test_weights_that_a_hook_computes_are_refused_by_name():

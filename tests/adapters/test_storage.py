@@ -23,6 +23,7 @@ from eftgan.adapters import (
     task_state,
 )
 from eftgan.errors import UserError
+from eftgan.tensors import tensors_digest
 
 
 def adapted(seed: int = 0, **options) -> nn.Module:
@@ -48,11 +49,14 @@ def birds_file(tmp_path) -> Path:
 
 
 def test_a_task_file_holds_the_task_and_says_what_it_is(network, birds_file):
+    state = {f"network/{key}": tensor for key, tensor in task_state(network, "birds").items()}
     with safe_open(birds_file, framework="pt") as handle:
-        assert set(handle.keys()) == set(task_state(network, "birds"))
+        assert set(handle.keys()) == set(state)
         assert handle.metadata() == {
-            "format": "eftgan-task-1", "task": "birds", "a": "4", "b": "4", "mode": "serial",
-            "base": fingerprint(network),
+            "format": "eftgan-task-2", "task": "birds", "kind": "task",
+            "adapters": '{"kind": "eft", "mode": "serial", "a": "4", "b": "4"}',
+            "bases": f'{{"network": "{fingerprint(network)}"}}',
+            "digest": tensors_digest(state),
         }  # fmt: skip
 
 

@@ -98,6 +98,22 @@ def test_a_convolution_can_be_a_head():
     assert torch.equal(output_of(network, "copy", images()), output_of(network, "birds", images()))
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_transposed_convolution_can_be_a_head(groups):
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 2, 3, groups=groups))
+    insert_adapters(network, AdapterConfig(2, 2, heads=("1",)))
+    add_task(network, "cats")
+    add_task(network, "birds", head_size=6)
+    assert output_of(network, "birds", images()).shape == (4, 6, 8, 8)
+    load_task(network, "copy", task_state(network, "birds"))
+    assert torch.equal(output_of(network, "copy", images()), output_of(network, "birds", images()))
+    if groups == 2:
+        before = digest(network)
+        with pytest.raises(UserError, match="a head of 2 groups cannot have 3 outputs"):
+            add_task(network, "dogs", head_size=3)
+        assert digest(network) == before
+
+
 def test_tasks_can_share_parts(network):
     add_task(network, "dogs", share=("transforms", "heads"))
     dogs, birds = task_state(network, "dogs"), task_state(network, "birds")

@@ -55,6 +55,17 @@ NETWORKS = {
     "resnet-heads-only": lambda: (
         adapted(build_classifier("resnet8", 3), heads=("head",), parts=("heads",)), images(size=16),
     ),
+    "cnn-batche": lambda: (adapted(small_cnn(), kind="batche"), images()),
+    "no-graph-batche": lambda: (adapted(DataDependent(), kind="batche"), images()),
+    "resnet-batche": lambda: (
+        adapted(build_classifier("resnet8", 3), (3, 2, 5), heads=("head",), kind="batche"), images(size=16),
+    ),
+    "convolution-as-head": lambda: (
+        adapted(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 6)), (2, 3, 1), heads=("1",)), images(),
+    ),
+    "volumes": lambda: (
+        adapted(nn.Sequential(nn.Unflatten(2, (4, 2)), nn.Conv3d(3, 4, 3, padding=1), nn.BatchNorm3d(4))), images(),
+    ),
     "discriminator": lambda: (adapted(Discriminator(32, 4), heads=("logits",)), images(size=32)),
 }  # fmt: skip
 
@@ -109,8 +120,9 @@ def test_the_layer_that_reads_the_input_runs_once():
     assert rows == [len(x), len(x)]
 
 
-def test_batchnorms_are_folded_into_the_tasks_transforms():
-    network, _ = NETWORKS["resnet"]()
+@pytest.mark.parametrize("name", ["resnet", "resnet-batche"])
+def test_batchnorms_are_folded_into_what_tasks_own(name):
+    network, _ = NETWORKS[name]()
     assert not any(isinstance(module, nn.BatchNorm2d) for module in Together(network, TASKS).modules())
 
 

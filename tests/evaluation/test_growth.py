@@ -83,8 +83,8 @@ def test_three_stage_stackgan_grows_by_the_expected_counts():
 
 def test_effective_group_sizes_are_shown_per_layer():
     layers = {layer.name: layer for layer in classifier_growth("lenet_apd", 10, 6, 50).layers}
-    assert [(layer.kind, layer.outputs, layer.a, layer.b) for layer in layers.values()] == [
-        ("conv", 20, 5, 20), ("conv", 50, 5, 50), ("linear", 800, 0, 0), ("linear", 500, 0, 0),
+    assert [(layer.kind, layer.outputs, layer.sizes) for layer in layers.values()] == [
+        ("conv", 20, {"a": 5, "b": 20}), ("conv", 50, {"a": 5, "b": 50}), ("linear", 800, {}), ("linear", 500, {}),
     ]  # fmt: skip
 
 

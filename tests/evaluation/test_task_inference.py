@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import AdapterConfig, add_task, insert_adapters, using_task
+from eftgan.adapters import AdapterConfig, ConvTransform, Transform, add_task, insert_adapters, using_task
 from eftgan.evaluation.task_inference import (
     entropy,
     infer_classes,
@@ -47,6 +47,17 @@ def test_each_task_answers_as_it_does_alone(parts):
             assert torch.allclose(each, quick, atol=1e-5)
         (alone,) = logits_by_task(model, [task], lambda: x.split(3))
         assert torch.equal(alone, each)
+
+
+@torch.no_grad()
+def test_tasks_that_cannot_be_merged_answer_as_well(monkeypatch):
+    monkeypatch.setattr(ConvTransform, "merged", Transform.merged)
+    model, x = network(("transforms", "norms", "heads")), torch.randn(4, 3, 16, 16)
+    logits = logits_by_task(model, TASKS, lambda: [x])
+    model.eval()
+    for task, each in zip(TASKS, logits, strict=True):
+        with using_task(model, task):
+            assert torch.equal(model(x), each)
 
 
 def test_tasks_that_differ_in_heads_alone_share_one_forward():

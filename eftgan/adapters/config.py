@@ -1,0 +1,56 @@
+"""Which adapters a network gets, and where."""
+
+import dataclasses
+import difflib
+import fnmatch
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from eftgan.adapters.transforms import TRANSFORMS, Option, Planner
+from eftgan.errors import UserError
+
+Part: TypeAlias = Literal["transforms", "norms", "heads"]
+PARTS: tuple[Part, ...] = ("transforms", "norms", "heads")
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """Which transformation goes where. Patterns are shell-style and match dotted module names."""
+
+    a: int = 8  # eft: group size of the 3x3 convolution; 0 leaves it out
+    b: int = 16  # eft: group size of the 1x1 convolution; 0 leaves it out
+    mode: Literal["serial", "parallel"] = "serial"  # eft: after the layer, or beside it
+    bias: bool = True  # whether transforms carry a bias
+    heads: tuple[str, ...] = ()  # layers that are wholly per task, without an adapter
+    exclude: tuple[str, ...] = ()  # convolutions and linear layers that stay shared
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)  # eft: pattern -> (a, b) in place of the above
+    parts: tuple[Part, ...] = PARTS  # which parts get banks
+    kind: str = "eft"  # of transform: a name in TRANSFORMS
+    options: dict[str, Option] = field(default_factory=dict)  # what only this kind knows: the fields of its planner
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("serial", "parallel"):
+            raise UserError(f"mode must be serial or parallel, got {self.mode!r}")
+        if unknown := set(self.parts) - set(PARTS):
+            raise UserError(f"unknown parts {sorted(unknown)}; choose from {', '.join(PARTS)}")
+        for key in ("heads", "exclude"):
+            if isinstance(getattr(self, key), str):
+                raise UserError(f"{key} takes several patterns: write ({getattr(self, key)!r},)")
+        self.planner().check(self)
+
+    def planner(self) -> Planner:
+        """What knows where transforms of this kind go, made with the options."""
+        if self.kind not in TRANSFORMS:
+            near = difflib.get_close_matches(str(self.kind), TRANSFORMS, 1, 0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(TRANSFORMS)}"
+            raise UserError(f"no adapters of kind {self.kind!r}; {hint}")
+        planner = TRANSFORMS[self.kind]
+        known = [each.name for each in dataclasses.fields(planner)]
+        for key in self.options:
+            if key not in known:
+                raise UserError(f"kind {self.kind} has no option {key!r}; it knows: {', '.join(known) or 'none'}")
+        return planner(**self.options)
+
+    def group_sizes(self, name: str) -> tuple[int, int]:
+        """a and b of the layer of this name."""
+        return next((ab for p, ab in self.sizes.items() if fnmatch.fnmatchcase(name, p)), (self.a, self.b))

@@ -1,0 +1,45 @@
+"""The transformations that tasks put on shared layers: one kind a file, one line here."""
+
+from eftgan.adapters.transforms.base import Flops, Mode, Option, Plan, Planner, Site, Transform
+from eftgan.adapters.transforms.conv import ConvTransform
+from eftgan.adapters.transforms.eft import Eft, branch_matches
+from eftgan.adapters.transforms.groups import (
+    check_group_sizes,
+    fast_group_size,
+    fusing_pays,
+    group_count,
+    largest_divisor,
+    regroup,
+    widened,
+)
+from eftgan.adapters.transforms.linear import LinearTransform
+from eftgan.adapters.transforms.rank_one import BatchEnsemble, RankOne
+
+TRANSFORMS: dict[str, type[Planner]] = {
+    "eft": Eft,
+    "batche": BatchEnsemble,
+}
+
+__all__ = [
+    "TRANSFORMS",
+    "BatchEnsemble",
+    "ConvTransform",
+    "Eft",
+    "Flops",
+    "LinearTransform",
+    "Mode",
+    "Option",
+    "Plan",
+    "Planner",
+    "RankOne",
+    "Site",
+    "Transform",
+    "branch_matches",
+    "check_group_sizes",
+    "fast_group_size",
+    "fusing_pays",
+    "group_count",
+    "largest_divisor",
+    "regroup",
+    "widened",
+]
