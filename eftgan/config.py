@@ -41,9 +41,9 @@ class Choice:
     default: str  # where `name` is not given
     suits: Callable[[type], bool] = lambda member: True  # which of them --help shows and mistakes are answered with
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: Any) -> Any:
         """The name that a mapping, or an instance, goes by."""
-        return value.get("name", self.default) if isinstance(value, dict) else value.name
+        return value.get("name", self.default) if isinstance(value, dict) else getattr(value, "name", None)
 
     @property
     def suited(self) -> dict[str, type]:
@@ -271,10 +271,12 @@ def _plain_type(hint: Any) -> Any:
     return _plain_type(members[0]) if len(members) == 1 else None
 
 
-def _chosen(choice: Choice, data: Any, where: str, path: str) -> type | None:
+def _chosen(choice: Choice, data: Any, where: str, path: str) -> type:
     """The dataclass that a mapping's `name` stands for."""
     if not isinstance(data, dict):
-        return None
+        raise UserError(
+            f"{where}: {path[:-1]} is {json.dumps(data, default=str)}; give a name or {{name: ..., key: ...}}"
+        )
     name = choice.name_of(data)
     if not isinstance(name, str) or name not in choice.registry:
         near = difflib.get_close_matches(str(name), choice.suited, 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import merge_task
+from eftgan.adapters import inference_network
 from eftgan.data.collection import ImageCollection
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream
@@ -55,7 +55,7 @@ class GanRun(SavedRun[GanExperiment]):
         z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
         if truncation is not None:
             z = truncated(z, truncation)
-        return torch.cat(list(generate(merge_task(generator, task), z)))
+        return torch.cat(list(generate(inference_network(generator, task), z)))
 
     def draw_grids(self, after: int) -> None:
         """Grids of every seen task after one task, and of its images, where none were drawn since it was trained."""
@@ -69,7 +69,7 @@ class GanRun(SavedRun[GanExperiment]):
             generator = self.generator(after)
             for index in missing:
                 z = fixed_noise(self.experiment.seed, self.tasks[index], self.experiment.network.z_dim)
-                images = torch.cat(list(generate(merge_task(generator, self.tasks[index]), z)))
+                images = torch.cat(list(generate(inference_network(generator, self.tasks[index]), z)))
                 save_grid(images, self.folder.sample_grid(self.tasks, after, index), columns=4)
         real = self.folder.real_grid(after, self.tasks[after])
         if is_due(real):

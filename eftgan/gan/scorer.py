@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from eftgan.adapters import merge_task, shared_state, task_state
+from eftgan.adapters import inference_network, shared_state, task_state
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
@@ -211,7 +211,7 @@ class RunScorer:
         experiment, task = self.run.experiment, self.run.tasks[tested]
         count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
         z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
-        drawing = merge_task(generator, task).to(self.extractor.device)
+        drawing = inference_network(generator, task).to(self.extractor.device)
         fakes = (image for batch in generate(drawing, z) for image in batch)
         title = f"{task} after {self.run.tasks[through]}"
         fake = collect_statistics(fakes, self.extractor, total=count, title=title)

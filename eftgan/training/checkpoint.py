@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from eftgan.adapters import fingerprint, load_shared, load_task, shared_state
 from eftgan.adapters.layout import restore_layout, task_layout
+from eftgan.adapters.storage import describe_adapters
+from eftgan.adapters.taskfile import read_task_file, write_task_file
 from eftgan.adapters.transforms import widened
 from eftgan.errors import UserError
 from eftgan.methods import Method, Networks
@@ -21,7 +23,6 @@ from eftgan.runfolder import RunFolder
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
 STATES_KEPT = 2
-TASK_FORMAT = "eftgan-run-task-1"
 SHARED_FORMAT = "eftgan-run-shared-1"
 
 
@@ -168,35 +169,34 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
 
     Shared weights are written once, before the first task's file. A file that is there is never replaced by others.
     """
-    path = folder.task_file(index, task)
-    snapshot = method.snapshot(networks, task)
+    path, snapshot = folder.task_file(index, task), method.snapshot(networks, task)
     if snapshot is None:
         role, network = next(iter(networks.items()))
-        facts = {"kind": "full", "layout": json.dumps(task_layout(network))}
-        _write_task_file(path, task, with_prefix(role, network.state_dict()), facts)
+        if _is_new(path, with_prefix(role, network.state_dict())):
+            facts = {"layout": json.dumps(task_layout(network))}
+            write_task_file(path, task, {role: network.state_dict()}, {}, facts, kind="full")
         return
-    roles = list(dict.fromkeys(key.split("/")[0] for key in snapshot))
+    states = {role: below(role, snapshot) for role in dict.fromkeys(key.partition("/")[0] for key in snapshot)}
     if index == 0 or not folder.shared.exists():
-        theta = [with_prefix(role, shared_state(networks[role])) for role in roles]
+        theta = [with_prefix(role, shared_state(networks[role])) for role in states]
         tensors = {key: tensor for state in theta for key, tensor in state.items()}
-        _write_once(folder.shared, tensors, {"format": SHARED_FORMAT})
-    bases = {role: fingerprint(networks[role]) for role in roles}
-    _write_task_file(path, task, snapshot, {"kind": "task", "bases": json.dumps(bases)})
+        if _is_new(folder.shared, tensors):
+            write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
+    if _is_new(path, snapshot):
+        bases = {role: fingerprint(networks[role]) for role in states}
+        write_task_file(path, task, states, bases, adapters=describe_adapters(networks[next(iter(states))]))
 
 
-def _write_task_file(path: Path, task: str, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
-    _write_once(path, tensors, {"format": TASK_FORMAT, "task": task, "digest": tensors_digest(tensors), **facts})
-
-
-def _write_once(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a file, or leave the one that an interrupted end of this task wrote: the same tensors, or none of ours."""
+def _is_new(path: Path, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether a file is still to be written; one that an interrupted end of this task left holds the same tensors."""
     if not path.exists():
-        write_tensors(path, tensors, metadata)
-    elif tensors_digest(read_tensors(path)[0]) != tensors_digest(tensors):
+        return True
+    if tensors_digest(read_tensors(path)[0]) != tensors_digest(tensors):
         raise UserError(
             f"{path}: holds other weights than those just trained, and finished tasks are not overwritten; move the "
             "file away to keep the new ones, or choose another out="
         )
+    return False
 
 
 def read_shared(folder: RunFolder, networks: Networks) -> None:
@@ -210,20 +210,18 @@ def read_shared(folder: RunFolder, networks: Networks) -> None:
 def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.Module) -> None:
     """Give a network (banks in, no such task yet) what a task's file holds for it."""
     path = folder.task_file(index, task)
-    tensors, facts = read_tensors(path)
-    if facts.get("format") != TASK_FORMAT:
-        raise UserError(f"{path}: not a task file of this version (format {facts.get('format')!r})")
-    if facts.get("digest", tensors_digest(tensors)) != tensors_digest(tensors):
-        raise UserError(f"{path}: its content does not match its digest; put a whole copy back")
+    file = read_task_file(path)
+    if file.task != task:
+        raise UserError(f"{path}: holds task {file.task!r}, not {task!r}; put the right file back")
     with fitting(f"{path}: does not fit this run"):
-        if facts["kind"] == "full":
-            restore_layout(network, json.loads(facts["layout"]))
-            network.load_state_dict(below(role, tensors))
+        if file.kind == "full":
+            restore_layout(network, json.loads(file.facts["layout"]))
+            network.load_state_dict(file.states[role])
             return
-        own, base = fingerprint(network), json.loads(facts["bases"]).get(role)
+        own, base = fingerprint(network), file.bases.get(role)
         if own != base:
             raise UserError(f"made for another base: its fingerprint is {base}, that of {folder.shared} is {own}")
-        load_task(network, task, below(role, tensors))
+        load_task(network, task, file.states[role])
 
 
 def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

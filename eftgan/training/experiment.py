@@ -34,15 +34,30 @@ class Adapters:
         default_factory=dict
     )
 
+    kind: Annotated[str, Doc("which transformation: eft, batche; some methods choose it themselves")] = "eft"
+    options: Annotated[dict[str, int | float | str | bool], Doc("what only this kind knows")] = field(
+        default_factory=dict
+    )
+
     def contain(self, other: "Adapters") -> bool:
         """Whether transforms of the other sizes are a special case of these: the same ones or narrower groups."""
-        alike = all(getattr(self, key) == getattr(other, key) for key in ("mode", "bias", "exclude"))
+        alike = all(getattr(self, key) == getattr(other, key) for key in ("kind", "options", "mode", "bias", "exclude"))
         pairs = [(self.a, self.b), *self.sizes.values()]
         narrower = all(_divides(other.a, a) and _divides(other.b, b) for a, b in pairs)
         return alike and (self == other or (self.mode == "serial" and not other.sizes and narrower))
 
     def config(self, heads: Sequence[str] = ()) -> AdapterConfig:
-        return AdapterConfig(self.a, self.b, self.mode, self.bias, tuple(heads), tuple(self.exclude), dict(self.sizes))
+        return AdapterConfig(
+            a=self.a,
+            b=self.b,
+            mode=self.mode,
+            bias=self.bias,
+            heads=tuple(heads),
+            exclude=tuple(self.exclude),
+            sizes=dict(self.sizes),
+            kind=self.kind,
+            options=dict(self.options),
+        )
 
 
 def _divides(size: int, wider: int) -> bool:
