@@ -25,11 +25,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m data_prep",
         description="Turn raw images into LMDB sets for training.",
-        epilog="`python -m data_prep COMMAND --help` says where raw data is had and how it must lie.",
+        epilog="`python -m data_prep COMMAND --help` says where to get the raw data and which layout is expected.",
     )
     commands = parser.add_subparsers(dest="dataset", metavar="COMMAND", required=True)
     for name, module in DATASETS.items():
-        title = module.__doc__.split("\n", 1)[0]
+        title = (module.__doc__ or name).split("\n", 1)[0]
         command = commands.add_parser(name, help=title, description=module.__doc__, formatter_class=raw)
         add_common_arguments(command, size=module.SIZE, exact=module.EXACT)
         module.add_arguments(command)

@@ -110,7 +110,7 @@ def _write(
     source = f"{args.dataset} {args.source}"
     meta = write_lmdb(
         path,
-        tally.good(bar),
+        tally.good(iter(bar)),
         size=size,
         encoding=encoding,
         labels=job.classes,

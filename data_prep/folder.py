@@ -40,7 +40,7 @@ def labelled_splits(tree: Tree, train: str = "train", test: str = "test") -> dic
         folder = folder.strip("/") + "/"
         classes, items = class_folders(tree, tree.prefix_of(folder) + folder)
         jobs[split] = Job(items, LoadFromTree(tree), classes)
-    missing = set(jobs["train"].classes) ^ set(jobs["test"].classes)
+    missing = set(jobs["train"].classes or ()) ^ set(jobs["test"].classes or ())
     if missing:
         raise UserError(f"{tree.path}: {train}/ and {test}/ differ in classes: {', '.join(sorted(missing)[:5])}")
     return jobs

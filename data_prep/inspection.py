@@ -19,12 +19,18 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     """Add `check` and `info` to the command line."""
     check = commands.add_parser("check", help="verify every entry of an LMDB and its digest")
     check.add_argument("paths", nargs="+", type=Path, metavar="LMDB")
-    check.set_defaults(run=lambda args: [check_set(path) for path in expand(args.paths)])
+    check.set_defaults(run=run_check)
     info = commands.add_parser("info", help="print an LMDB's meta and write a contact sheet")
     info.add_argument("paths", nargs="+", type=Path, metavar="LMDB")
     info.add_argument("--sheet", type=Path, help="the PNG to write; default: <LMDB>.png beside it")
     info.add_argument("--count", type=int, default=64, help="images on the sheet, evenly spaced over the set")
     info.set_defaults(run=run_info)
+
+
+def run_check(args: argparse.Namespace) -> None:
+    """Check each set."""
+    for path in expand(args.paths):
+        check_set(path)
 
 
 def expand(paths: list[Path]) -> list[Path]:
@@ -43,7 +49,7 @@ def check_set(path: Path) -> None:
     images = LsunImages(path, size=_PREVIEW_PX) if meta is None else LmdbImages(path)
     for index in progress_bar(range(len(images)), desc=path.name, unit="img"):
         images[index]
-    if meta is not None:
+    if meta is not None and isinstance(images, LmdbImages):
         _check_digest(path, meta, images)
     print(f"{path}: {len(images)} images, all readable{'' if meta is None else ', digest right'}")
 
@@ -52,15 +58,16 @@ def _check_digest(path: Path, meta: dict, images: LmdbImages) -> None:
     digest = Digest(meta["size"], meta["encoding"], meta["labels"])
     with reading(images.folder) as transaction:
         for index in range(meta["length"]):
-            digest.add(transaction.get(entry_key(index)))
+            digest.add(transaction.get(entry_key(index), b""))
         if images.targets is not None:
-            digest.add(transaction.get(TARGETS))
+            digest.add(transaction.get(TARGETS, b""))
         expected = meta["length"] + 1 + (images.targets is not None)
         entries = transaction.stat()["entries"]
     if entries != expected:
         raise UserError(f"{path} has {entries} entries, {META.decode()} speaks of {expected}; make it again")
-    if images.targets is not None and not 0 <= int(images.targets.max()) < len(images.labels):
-        raise UserError(f"{path}: a class index lies outside the {len(images.labels)} classes; make it again")
+    classes = len(images.labels or [])
+    if images.targets is not None and not 0 <= int(images.targets.max()) < classes:
+        raise UserError(f"{path}: a class index lies outside the {classes} classes; make it again")
     if digest.hex() != meta["digest"]:
         raise UserError(f"{path}: the content does not match its digest, so it was changed; make it again")
 

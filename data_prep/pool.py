@@ -41,7 +41,9 @@ def _start_worker(function: Callable[[Any], Any]) -> None:
 
 
 def _die_with_parent() -> None:
-    wait([multiprocessing.parent_process().sentinel])
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
     os._exit(1)
 
 

@@ -88,7 +88,7 @@ FREE_KEYS = (
 class _Loader(yaml.SafeLoader):
     """YAML without tags that make objects or aliases that multiply them, and with 1e-4 read as a number."""
 
-    def compose_node(self, parent: Any, index: Any) -> yaml.Node:
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             name = self.peek_event().anchor
             raise yaml.YAMLError(f"the alias *{name} is not allowed; write the value out, or use extends:")
@@ -147,9 +147,9 @@ def apply_override(data: Data, word: str) -> None:
     place: Any = data
     for key in keys[:-1]:
         place = _enter(place, key, word)
-    last = keys[-1]
+    last: Any = keys[-1]
     if isinstance(place, list):
-        last = _list_index(place, last, word)
+        last = _list_index(place, keys[-1], word)
     elif not isinstance(place, dict):
         raise UserError(f"{word!r}: {'.'.join(keys[:-1])} has no keys")
     if append:
@@ -218,7 +218,7 @@ def plain(config: Any) -> Any:
     return json.loads(TypeAdapter(type(config)).dump_json(config))
 
 
-def _explain(problem: dict[str, Any]) -> str:
+def _explain(problem: Mapping[str, Any]) -> str:
     path = ".".join(str(part) for part in problem["loc"]) or "the whole"
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if problem["type"] == "missing":

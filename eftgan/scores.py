@@ -3,8 +3,9 @@
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import get_type_hints
 
 from eftgan.errors import UserError
 from eftgan.files import write_bytes
@@ -64,9 +65,10 @@ def read_scores(path: str | os.PathLike) -> list[Score]:
 def _parse(line: bytes, where: str) -> Score:
     try:
         score = Score(**json.loads(line))
-        for each in fields(Score):
-            if not isinstance(getattr(score, each.name), (int, float) if each.type is float else each.type):
-                raise TypeError(f"{each.name} is not of type {each.type.__name__}")
-    except (ValueError, TypeError, RecursionError) as error:
+        for name, kind in get_type_hints(Score).items():
+            if not isinstance(getattr(score, name), (int, float) if kind is float else kind):
+                raise TypeError(f"{name} is not of type {kind.__name__}")
+        float(score.value)  # a whole number may be too large for one
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise UserError(f"{where}: not a score ({error}); remove that line") from error
     return score

@@ -21,7 +21,7 @@ def tensors_digest(state: Mapping[str, Tensor]) -> str:
     for key in sorted(state):
         tensor = state[key].detach().cpu().contiguous()
         digest.update(f"{key}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

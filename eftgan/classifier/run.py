@@ -36,7 +36,7 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
     def classifier(self, after: int) -> nn.Module:
         """The classifier as it was when task number `after` (from 0) was trained, in eval mode."""
         network = build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
-        indices = [after]
+        indices: Sequence[int] = [after]
         if self.folder.shared.exists():
             read_shared(self.folder, {CLASSIFIER: network})
             indices = range(after + 1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -19,16 +20,25 @@ TORCHVISION_PREFIX = "torchvision:"
 _SHAPES_PER_CLASS = {True: 100, False: 25}
 
 
+class Pairs(Protocol):
+    """Images with their class indices, read several at once."""
+
+    def __getitems__(self, indices: Sequence[int]) -> list[tuple[torch.Tensor, int]]: ...
+
+
 class LabelledImages(Dataset):
     """uint8 images with labels 0..k-1. Small sets lie in memory in `images`; for large ones that is None.
 
     Items are (uint8 (3, S, S), label); `fetch` gives a whole batch and is the fast way.
     """
 
-    def __init__(self, base: torch.Tensor | Dataset, targets: torch.Tensor, size: int, indices=None):
+    def __init__(
+        self, base: torch.Tensor | Pairs, targets: torch.Tensor, size: int, indices: torch.Tensor | None = None
+    ) -> None:
         self.images = base if isinstance(base, torch.Tensor) else None
         self.targets, self.size = targets, size
-        self._base, self._indices = base, indices  # a large base is shared by all tasks, each with its indices
+        self._base: Any = base  # a large one is shared by all tasks, each with its indices
+        self._indices = indices
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -131,8 +141,8 @@ def _open_shapes(data: str, size: int, seed: int) -> Opened:
         LabelledShapes(count_per_class=_SHAPES_PER_CLASS[train], size=size, seed=seed, train=train, **chosen)
         for train in (True, False)
     )
-    parts = [LabelledImages(part.images, part.targets, size) for part in (train, test)]
-    return parts[0], parts[1], train.labels
+    parts = [LabelledImages(part.images, part.targets, size) for part in (train, test) if part.targets is not None]
+    return parts[0], parts[1], train.labels or []
 
 
 def _open_torchvision(data: str, size: int) -> Opened:
@@ -157,21 +167,21 @@ def _resized(images: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def _open_lmdbs(folder: Path, size: int) -> Opened:
-    parts = []
+    parts, labels = [], []
     for split in ("train", "test"):
         images = LmdbImages(folder / f"{split}.lmdb")
-        if images.targets is None:
+        if images.targets is None or images.labels is None:
             raise UserError(f"{images.folder} has no labels; make it with: python -m data_prep folder --splits")
         if images.size != size:
             raise UserError(
                 f"{images.folder} stores {images.size}x{images.size} images, the classifier wants {size}x{size}; "
                 f"prepare it again with --size {size} --exact"
             )
-        parts.append(images)
-    train, test = parts
-    if train.labels != test.labels:
+        parts.append(LabelledImages(images, images.targets, size))
+        labels.append(images.labels)
+    if labels[0] != labels[1]:
         raise UserError(f"{folder}: train.lmdb and test.lmdb differ in classes; prepare them in one command")
-    return LabelledImages(train, train.targets, size), LabelledImages(test, test.targets, size), train.labels
+    return parts[0], parts[1], labels[0]
 
 
 def _open_tree(data: str, size: int) -> Opened:

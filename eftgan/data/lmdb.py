@@ -83,7 +83,8 @@ def write_lmdb(
 def _write_store(folder: Path, pairs: Iterator, size: int, encoding: str, labels, source: str) -> dict[str, Any]:
     store = lmdb.open(str(folder), map_size=1 << 26, lock=False, sync=False)
     try:
-        digest, targets = Digest(size, encoding, labels), []
+        digest = Digest(size, encoding, labels)
+        targets: list[int | None] = []
         for batch in _batches(pairs):
             first = len(targets)
             _put(store, [(entry_key(first + i), content) for i, (content, _) in enumerate(batch)])
@@ -155,17 +156,21 @@ class _StoredImages(Dataset):
     def _key(self, index: int) -> bytes:
         raise NotImplementedError
 
-    def _decode(self, content: memoryview) -> torch.Tensor:
+    def _decode(self, content: bytes | memoryview) -> torch.Tensor:
         raise NotImplementedError
 
-    def __getitem__(self, index: int) -> torch.Tensor | tuple[torch.Tensor, int]:
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> Any:
+        """The image, with its class index where the set is labelled."""
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list:
         with reading(self.folder, buffers=True) as transaction:
             return [self._item(transaction, int(index)) for index in indices]
 
-    def _item(self, transaction: lmdb.Transaction, index: int):
+    def _item(self, transaction: "lmdb.Transaction[Any]", index: int):
         if not -len(self) <= index < len(self):
             raise IndexError(f"image {index} of {len(self)} in {self.folder}")
         key = self._key(index % len(self))
@@ -207,7 +212,7 @@ class LmdbImages(_StoredImages):
     def _key(self, index: int) -> bytes:
         return entry_key(int(self._indices[index]))
 
-    def _decode(self, content: memoryview) -> torch.Tensor:
+    def _decode(self, content: bytes | memoryview) -> torch.Tensor:
         if self._encoding == "jpeg":
             pixels = to_chw(decode_rgb(bytes(content)))
         else:
@@ -231,5 +236,5 @@ class LsunImages(_StoredImages):
     def _key(self, index: int) -> bytes:
         return self._keys[index]
 
-    def _decode(self, content: memoryview) -> torch.Tensor:
+    def _decode(self, content: bytes | memoryview) -> torch.Tensor:
         return torch.from_numpy(to_chw(fit_square(decode_rgb(bytes(content)), self.size)))

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset
@@ -143,7 +144,8 @@ class _Drawn(Dataset):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, index: int) -> torch.Tensor | tuple[torch.Tensor, int]:
+    def __getitem__(self, index: int) -> Any:
+        """The image, with its class index where the set is labelled."""
         image = self.images[index]
         return image if self.targets is None else (image, int(self.targets[index]))
 

@@ -28,10 +28,11 @@ _environments: dict[tuple[int, str, int], lmdb.Environment] = {}  # by process i
 
 
 @contextlib.contextmanager
-def reading(folder: Path, *, buffers: bool = False) -> Iterator[lmdb.Transaction]:
+def reading(folder: Path, *, buffers: bool = False) -> Iterator["lmdb.Transaction[Any]"]:
     """A read transaction on this process's environment of `folder`; damage becomes a UserError."""
     try:
-        with _environment(folder).begin(buffers=buffers) as transaction:
+        environment = _environment(folder)
+        with environment.begin(buffers=True) if buffers else environment.begin() as transaction:
             yield transaction
     except lmdb.Error as error:
         raise UserError(f"{folder / 'data.mdb'} is damaged ({error}); make or fetch it again") from error
@@ -125,4 +126,4 @@ def lsun_keys(path: str | os.PathLike) -> list[bytes]:
 def read_entry(path: str | os.PathLike, key: bytes) -> bytes:
     """The bytes behind one key."""
     with reading(lmdb_folder(path)) as transaction:
-        return transaction.get(key)
+        return transaction.get(key, b"")

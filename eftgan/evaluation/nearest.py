@@ -10,6 +10,7 @@ from eftgan.data.transforms import centre_crop
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.metrics.fid import frechet_distance
 from eftgan.evaluation.reference import collect_statistics
+from eftgan.evaluation.statistics import FeatureStatistics
 
 IMAGES = 500  # of each task, spread evenly over its images
 
@@ -33,12 +34,14 @@ def nearest_earlier(images: Mapping[str, ImageCollection], wanted: Collection[st
     """
     if not wanted:
         return {}
-    extractor, statistics, found = load_extractor("random", device="cpu"), {}, {}  # so that all processes agree
+    extractor = load_extractor("random", device="cpu")  # there, so that all processes agree
+    statistics: dict[str, FeatureStatistics] = {}
+    found: dict[str, Nearest] = {}
     for name, own in images.items():
         here = collect_statistics(_sample(own, size), extractor, progress=False)
         if statistics and name in wanted:
             distances = {other: frechet_distance(here, there) for other, there in statistics.items()}
-            found[name] = Nearest(min(distances, key=distances.get), distances)
+            found[name] = Nearest(min(distances, key=lambda other: distances[other]), distances)
         statistics[name] = here
     return found
 

@@ -74,11 +74,11 @@ class GanRun(SavedRun[GanExperiment]):
         real = self.folder.real_grid(after, self.tasks[after])
         if is_due(real):
             try:
-                images = self.real_images(after)
+                collection = self.real_images(after)
             except UserError as error:
                 print(f"no picture of real images is drawn: {error}")
                 return
-            picked = torch.stack([images[i * len(images) // GRID_IMAGES] for i in range(GRID_IMAGES)])
+            picked = torch.stack([collection[i * len(collection) // GRID_IMAGES] for i in range(GRID_IMAGES)])
             save_grid(centre_crop(picked, self.experiment.network.sizes[-1]), real, columns=4)
 
     def summary(self) -> str:

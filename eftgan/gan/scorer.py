@@ -124,12 +124,11 @@ class RunScorer:
         if tested not in self._references:  # to open a large collection may take a while
             size = self.run.experiment.network.sizes[-1]
             try:
-                reference = reference_key(self.run.real_images(tested), self.extractor, size).digest
+                self._references[tested] = reference_key(self.run.real_images(tested), self.extractor, size).digest
             except UserError as error:
-                reference = self._recorded_reference(known, tested)
-                if reference is None:
+                self._references[tested] = self._recorded_reference(known, tested)
+                if self._references[tested] is None:
                     print(f"{self.run.tasks[tested]}: not measured: {error}")
-            self._references[tested] = reference
         reference = self._references[tested]
         if reference is None:
             return None

@@ -150,7 +150,7 @@ def restore_optimizers(
                 }
 
 
-def _parameter_names(network: nn.Module) -> dict[nn.Parameter, str]:
+def _parameter_names(network: nn.Module) -> dict[Tensor, str]:
     return {parameter: name for name, parameter in network.named_parameters()}
 
 

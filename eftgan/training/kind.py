@@ -25,7 +25,8 @@ AnyRun = TypeVar("AnyRun", bound=SavedRun)
 class Found(Protocol):
     """The earlier task that another one starts from."""
 
-    task: str
+    @property
+    def task(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
+from typing import Any
 
 from accelerate import Accelerator
 
@@ -22,7 +23,7 @@ class StopSignal:
         self.accelerator = accelerator
         self.noted = False
         self._signal = Stopped.signal
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
         self._stop_with = ""  # where nothing has to be finished: the message to stop with at once
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from eftgan.runs import GanRun
-from eftgan.scoring import RunScorer
-from eftgan.train import train_gan
 
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.metrics import METRICS, Metric
+from eftgan.gan.kind import train_gan
+from eftgan.gan.run import GanRun
+from eftgan.gan.scorer import RunScorer
 from eftgan.scores import read_scores
 
 from .page import report

@@ -47,8 +47,8 @@ def reference_state(state: Mapping[str, Tensor], network: Generator | Discrimina
 
 
 def _reference_name(key: str, network: Generator | Discriminator) -> str:
-    prefixes = _generator_prefixes if isinstance(network, Generator) else _discriminator_prefixes
-    for ours, theirs in prefixes(network):
+    pairs = _generator_prefixes(network) if isinstance(network, Generator) else _discriminator_prefixes(network)
+    for ours, theirs in pairs:
         if key.startswith(f"{ours}."):
             return theirs + key.removeprefix(ours)
     raise KeyError(key)

@@ -63,6 +63,8 @@ class StackGan(GanFamily):
         """A checkpoint of the authors' layout, or one with our own names."""
         from eftgan.models.gans.reference import reference_state  # it knows these networks
 
+        if not isinstance(network, Generator | Discriminator):
+            raise TypeError(f"{type(network).__name__} is no network of {self.title}")
         ours = network.state_dict().keys() == state.keys()
         network.load_state_dict(state if ours else reference_state(state, network))
 
