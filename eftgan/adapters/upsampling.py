@@ -7,6 +7,7 @@ border 0 + 1 | 2. That is a transposed convolution with kernel 4, stride 2 and p
 included.
 """
 
+import contextlib
 import functools
 from collections.abc import Iterable
 from typing import TypeGuard
@@ -15,15 +16,16 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from eftgan.adapters.bank import TaskBank
+from eftgan.adapters.bank import TaskBank, named_banks
 from eftgan.adapters.graph import read_bare, trace
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.layers import KNOWN_FORWARDS, has_own_weight
+from eftgan.adapters.tasks import using_task
 
 TAPS = ((0.0, 0.0, 1.0), (0.0, 1.0, 1.0), (1.0, 1.0, 0.0), (1.0, 0.0, 0.0))  # M: rows of K from rows of W
 # While W trains, K is made at every step. That costs more than it saves for a large W and few pixels of the small
 # images in a batch: a rule, so that results never depend on timing (docs/benchmarks.md has the measurements behind it).
-ENOUGH_PIXELS, SMALL_WEIGHT = 1024, 2**20
+WEIGHTS_PER_PIXEL = 8192
 
 
 @functools.cache
@@ -48,7 +50,7 @@ class UpsampledConv2d(nn.Conv2d):
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if torch.is_grad_enabled() and weight.requires_grad:
             pixels = input.shape[0] * input.shape[2] * input.shape[3]
-            if pixels < ENOUGH_PIXELS and weight.numel() > SMALL_WEIGHT:
+            if weight.numel() > WEIGHTS_PER_PIXEL * pixels:
                 return F.conv2d(F.interpolate(input, scale_factor=2, mode="nearest"), weight, bias, padding=1)
             return F.conv_transpose2d(input, upsampling_kernel(weight), bias, stride=2, padding=1)
         return F.conv_transpose2d(input, self._kernel_of(weight), bias, stride=2, padding=1)
@@ -104,7 +106,7 @@ def unfuse_upsampling(network: nn.Module) -> None:
 
 def upsampling_pairs(network: nn.Module, graph: fx.Graph | None = None) -> list[tuple[str, str]]:
     """Names of the upsamplings and of the convolutions that alone read their outputs."""
-    graph = graph or trace(network)
+    graph = graph or _graph_of_base(network)
     if graph is None:
         return []
     calls = [node for node in graph.nodes if node.op == "call_module"]
@@ -118,6 +120,12 @@ def upsampling_pairs(network: nn.Module, graph: fx.Graph | None = None) -> list[
         if once and conv not in bare and _is_usual(network.get_submodule(conv)) and not _looks_at_input(network, conv):
             pairs.append((upsampling, conv))
     return pairs
+
+
+def _graph_of_base(network: nn.Module) -> fx.Graph | None:
+    """The graph without the transforms of whatever task is active."""
+    with using_task(network, None) if named_banks(network) else contextlib.nullcontext():
+        return trace(network)
 
 
 def _doubles(module: nn.Module) -> bool:
