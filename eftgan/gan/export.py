@@ -31,7 +31,7 @@ class FinestImage(nn.Module):
 
 def export_generator(run: GanRun, task: str, out: Path) -> list[str]:
     """Write NAME.pt2 or NAME.safetensors; returns the lines that tell how to load it."""
-    merged = merge_task(run.generator(len(run.trained) - 1), task)
+    merged = merge_task(run.generator(len(run.trained) - 1, [task]), task)
     z_dim = run.experiment.network.z_dim
     if out.suffix == ".pt2":
         batch = torch.export.Dim("batch", min=1)

@@ -1,5 +1,6 @@
 """Run folders of GAN training, read back: the generator after any task, samples, grids."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -23,30 +24,28 @@ class GanRun(SavedRun[GanExperiment]):
     """A run of GAN training."""
 
     experiment_type = GanExperiment
-    _newest: tuple[tuple[int, ...], nn.Module] | None = None  # the generator built last, and of which files
+    _newest: tuple[object, nn.Module] | None = None  # the generator built last, and of which tasks and files
 
-    def generator(self, after: int) -> nn.Module:
+    def generator(self, after: int, tasks: Sequence[str] | None = None) -> nn.Module:
         """The generator as it was when task number `after` (from 0) was trained, in eval mode.
 
+        tasks: those that it is wanted for (all that were seen by then); of frozen shared weights, no others are read.
         Built once for all who draw from it after a task: treat it as read-only.
         """
         self.require_trained()
-        files = [
-            self.folder.shared,
-            *(self.folder.task_file(i, name) for i, name in enumerate(self.tasks[: after + 1])),
-        ]
-        stamp = tuple(path.stat().st_mtime_ns for path in files if path.exists())
-        if self._newest is None or self._newest[0] != (after, *stamp):
-            self._newest = ((after, *stamp), self._build(after))
+        seen = self.tasks[: after + 1]
+        wanted = {after} if not self.folder.shared.exists() else {seen.index(task) for task in tasks or seen}
+        files = [self.folder.shared, *(self.folder.task_file(index, seen[index]) for index in sorted(wanted))]
+        key = [(path, path.stat().st_mtime_ns) for path in files if path.exists()]
+        if self._newest is None or self._newest[0] != key:
+            self._newest = (key, self._build([(index, seen[index]) for index in sorted(wanted)]))
         return self._newest[1]
 
-    def _build(self, after: int) -> nn.Module:
+    def _build(self, tasks: Sequence[tuple[int, str]]) -> nn.Module:
         generator = build_generator(self.experiment)
-        if not self.folder.shared.exists():
-            read_task(self.folder, after, self.tasks[after], GENERATOR, generator)
-            return generator.eval()
-        read_shared(self.folder, {GENERATOR: generator})
-        for index, name in enumerate(self.tasks[: after + 1]):
+        if self.folder.shared.exists():
+            read_shared(self.folder, {GENERATOR: generator})
+        for index, name in tasks:
             read_task(self.folder, index, name, GENERATOR, generator)
         return generator.eval()
 
@@ -66,7 +65,7 @@ class GanRun(SavedRun[GanExperiment]):
 
         missing = [i for i in range(after + 1) if is_due(self.folder.sample_grid(self.tasks, after, i))]
         if missing:
-            generator = self.generator(after)
+            generator = self.generator(after, [self.tasks[index] for index in missing])
             for index in missing:
                 z = fixed_noise(self.experiment.seed, self.tasks[index], self.experiment.network.z_dim)
                 images = torch.cat(list(generate(inference_network(generator, self.tasks[index]), z)))

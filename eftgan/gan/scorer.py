@@ -86,7 +86,9 @@ class RunScorer:
         missing = [i for i in subjects if not self._find(known, through, i, subjects[i])]
         if not missing:
             return []
-        generator, made, written = self.run.generator(through), [], 0
+        generator = self.run.generator(through, [names[tested] for tested in missing])
+        made: list[Score] = []
+        written = 0
         for tested in missing:
             carried = self._carry_over(known, through, tested, subjects[tested])
             real = None if carried else self._reference_or_say(tested)

@@ -79,3 +79,12 @@ def test_a_checkpoint_of_another_layout_is_refused_by_name(tiny, tmp_path):
     torch.save({"some.weight": torch.zeros(3)}, tmp_path / "other.pth")
     with pytest.raises(UserError, match=r"other\.pth does not fit .*these reference weights lack"):
         build_networks(tiny(WHOLE, f"base_weights={tmp_path / 'other.pth'}"))
+
+
+def test_one_task_is_drawn_from_the_shared_weights_and_its_own_file_alone(tiny):
+    run = train_gan(tiny(), "test")
+    wanted = run.sample("discs", 3, seed=0, generator=run.generator(1))
+    run.folder.task_file(1, "checks").write_bytes(b"of no interest")
+    assert torch.equal(run.sample("discs", 3, seed=0, generator=run.generator(1, ["discs"])), wanted)
+    with pytest.raises(UserError, match="02-checks"):
+        run.generator(1)
