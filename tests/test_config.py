@@ -195,6 +195,7 @@ def test_every_classifier_config_is_valid():
 
 def test_a_name_alone_stands_for_a_choice_and_whoever_registers_a_member_is_heard(monkeypatch):
     assert outer({}, ["shape=square"]) == Outer(shape=Square())
+    assert outer({}, ["shape=square", "shape.side=2"]) == Outer(shape=Square(side=2.0))
 
     @dataclass(frozen=True)
     class Ring:
