@@ -13,7 +13,7 @@ from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.scorer import ClassifierScorer
 from eftgan.classifier.trainer import check_head
-from eftgan.cli import main
+from eftgan.commands import main
 from eftgan.config import load
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.shapes import LabelledShapes
