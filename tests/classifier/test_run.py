@@ -39,13 +39,12 @@ def enter(monkeypatch, *words: str) -> int:
 CONFIGS = ROOT / "configs" / "classifier"
 
 
-@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
 def test_shipped_configs_read_and_build(config):
     experiment = load(ClassifierExperiment, config)
     assert experiment.task_names
     with torch.device("meta"):
         build_classifier(experiment.network.name, 2)
-    assert experiment.out == f"runs/{config.relative_to(CONFIGS).with_suffix('')}" or config.stem == "shapes"
 
 
 def test_a_run_is_scored_reported_and_read_back(tiny_classes):
