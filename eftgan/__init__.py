@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 _VERBS = (
     "AdapterConfig", "Together", "add_task", "fingerprint", "inference_network", "insert_adapters", "load_shared",
     "load_task", "load_task_file", "merge_task", "remove_task", "save_task", "select_task", "shared_state",
-    "task_names", "task_state", "train_only", "using_task",
+    "task_names", "task_state", "train_only", "using_task", "fuse_upsampling",
 )  # fmt: skip
 
 __all__ = ["UserError", "growth", "load_generator", *_VERBS]

@@ -19,6 +19,7 @@ from eftgan.adapters.taskfile import TaskFile, read_task_file, write_task_file
 from eftgan.adapters.tasks import add_task, remove_task, select_task, task_modules, task_names, train_only, using_task
 from eftgan.adapters.together import Together
 from eftgan.adapters.transforms import TRANSFORMS, ConvTransform, LinearTransform, Transform
+from eftgan.adapters.upsampling import fuse_upsampling
 
 __all__ = [
     "PARTS",
@@ -36,6 +37,7 @@ __all__ = [
     "add_task",
     "describe_adapters",
     "fingerprint",
+    "fuse_upsampling",
     "inference_network",
     "insert_adapters",
     "load_shared",

@@ -17,7 +17,7 @@ CONVOLUTIONS: dict[int, Callable[..., Convolution]] = {1: nn.Conv1d, 2: nn.Conv2
 TRANSPOSED: dict[int, Callable[..., _ConvNd]] = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 
 # What torch's own layers compute with: a subclass that has another may do more with its weight than apply it.
-_TORCHS_OWN = {
+KNOWN_FORWARDS = {
     getattr(layer, method)
     for layer in (*CONVOLUTIONS.values(), *TRANSPOSED.values(), nn.Linear)
     for method in ("forward", "_conv_forward")
@@ -95,7 +95,7 @@ def has_own_weight(layer: nn.Module) -> bool:
 def computes_as_torch(layer: nn.Module) -> bool:
     """Whether a layer applies its weight as torch's own does, so that another weight can stand for more."""
     own = type(layer)
-    return own.forward in _TORCHS_OWN and getattr(own, "_conv_forward", own.forward) in _TORCHS_OWN
+    return own.forward in KNOWN_FORWARDS and getattr(own, "_conv_forward", own.forward) in KNOWN_FORWARDS
 
 
 def plain_copy(layer: nn.Module) -> Layer:
@@ -113,7 +113,9 @@ def plain_copy(layer: nn.Module) -> Layer:
 
 
 def with_weights(like: Layer, weight: Tensor, bias: Tensor | None) -> Layer:
-    """A layer of torch's own that works as another one does, with given weights."""
+    """A layer that works as another one does, with given weights; of torch's own where those compute alike."""
+    if has_own_weight(like) and computes_as_torch(like) and not type(like).__module__.startswith("torch."):
+        return set_weights(copy.deepcopy(like), weight, bias)
     if isinstance(like, nn.Linear):
         linear = nn.Linear(like.in_features, weight.shape[0], bias is not None, device="meta")
         return set_weights(linear, weight, bias)

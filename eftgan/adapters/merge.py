@@ -12,6 +12,7 @@ from eftgan.adapters.bank import Row, TaskBank, Tasks, named_banks, registry_of,
 from eftgan.adapters.graph import batchnorm_after, trace
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.layers import NotMergeable, computes_as_torch, has_own_weight, plain_copy, set_weights
+from eftgan.adapters.upsampling import fuse_upsampling, unfuse_upsampling
 
 
 @torch.no_grad()
@@ -24,6 +25,8 @@ def merge_task(model: nn.Module, name: str) -> nn.Module:
     # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
     merged = copy.deepcopy(network, _merged_banks(network, name)).eval()
     fold_batchnorms(merged)
+    fuse_upsampling(merged)
+    unfuse_upsampling(merged)
     return fast_layout(merged)
 
 

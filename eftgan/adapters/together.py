@@ -15,6 +15,7 @@ from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.merge import fast_layout, merged_bank, with_batchnorm
 from eftgan.adapters.tasks import using_task
 from eftgan.adapters.transforms import Mode
+from eftgan.adapters.upsampling import fuse_pairs, unfuse_upsampling, upsampling_pairs
 from eftgan.errors import UserError
 
 
@@ -42,7 +43,11 @@ class Together(nn.Module):
         stacks = {name: Stack(bank, modules[name], self.batch) for name, bank in banks.items() if name not in folded}
         memo = {id(bank): stacks.get(name, nn.Identity()) for name, bank in banks.items()}
         self.batch.entry = stacks.get(_only_reader_of_input(graph))
-        self.network = fast_layout(copy.deepcopy(network, memo).eval())
+        pairs = [pair for pair in upsampling_pairs(network, graph) if _is_shared(pair[1], banks)]
+        side_by_side = copy.deepcopy(network, memo).eval()
+        fuse_pairs(side_by_side, pairs)
+        unfuse_upsampling(side_by_side)
+        self.network = fast_layout(side_by_side)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> list[Any]:
@@ -142,6 +147,12 @@ def _fold_norms(
             modules[name] = folded
             done.add(behind)
     return done
+
+
+def _is_shared(layer: str, banks: dict[str, TaskBank]) -> bool:
+    """Whether all tasks use the layer of this name, so that its stack still has it."""
+    bank = banks.get(layer.removesuffix(".layer"))
+    return bank is None or bank.mode == "serial"
 
 
 def _only_reader_of_input(graph: fx.Graph | None) -> str:

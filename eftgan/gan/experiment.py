@@ -52,6 +52,10 @@ class GanTraining(Training):
     sync_batchnorm: Annotated[bool, Doc("BatchNorm over the batches of all processes (GPUs only)")] = False
     diffaugment: Annotated[tuple[Literal["color", "translation", "cutout"], ...], Doc("augmentations; [] is off")] = ()
     r1: Annotated[NonNegative, Doc("strength of the R1 penalty on the discriminators' gradients; 0: none")] = 0.0
+    fast_upsampling: Annotated[
+        bool,
+        Doc("upsampling and the convolution behind it as one: the same up to rounding, in half the time"),
+    ] = True
     snapshot_every_steps: Annotated[int, Field(ge=0), Doc("how often sample grids are drawn; 0: at the end only")] = 0
 
 

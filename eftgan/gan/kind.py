@@ -1,11 +1,13 @@
 """GANs as a kind of experiment: from the config to the report."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import nn
 
+from eftgan.config import read_yaml
 from eftgan.data.sequences import data_record
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
@@ -15,6 +17,7 @@ from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
 from eftgan.gan.trainer import GanTrainer
 from eftgan.reports.write import write_report
+from eftgan.runfolder import RunFolder
 from eftgan.training.kind import Kind, Session
 
 
@@ -48,6 +51,13 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
 
     def shares_first_task(self, experiment: GanExperiment) -> bool:
         return True  # all methods have the same networks
+
+    def as_begun(self, experiment: GanExperiment, folder: RunFolder) -> GanExperiment:
+        """A run from before there was a fast form of upsampling goes on without it: its roundings differ."""
+        if "fast_upsampling" in read_yaml(folder.config).get("training", {}):
+            return experiment
+        training = dataclasses.replace(experiment.training, fast_upsampling=False)
+        return dataclasses.replace(experiment, training=training)
 
     def accumulation(self, experiment: GanExperiment) -> int:
         return experiment.training.accumulation

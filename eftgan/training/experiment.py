@@ -137,14 +137,12 @@ def start_folder(
     data: Mapping[str, Mapping[str, str]],
     nearest: Mapping[str, Any],
 ) -> None:
-    """Write config.yaml and run.json, or check that the folder's earlier run is the same experiment.
+    """Write config.yaml and run.json.
 
     data: by task or source, its `data_record`. nearest: by task, what `nearest_earlier` found where a task is to
     start from the nearest one.
     """
     known = folder.read_facts()
-    if folder.config.exists():
-        refuse_other_experiment(load(type(experiment), folder.config), experiment, folder)
     write_text(folder.config, dump(experiment))
     facts = {
         "name": folder.path.name,

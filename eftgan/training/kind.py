@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from accelerate import Accelerator
 from torch import nn
 
+from eftgan.config import load
 from eftgan.names import NEAREST
 from eftgan.runfolder import RunFolder
-from eftgan.training.experiment import Experiment, start_folder, start_of
+from eftgan.training.experiment import Experiment, refuse_other_experiment, start_folder, start_of
 from eftgan.training.launch import make_accelerator
 from eftgan.training.run import SavedRun
 from eftgan.training.trainer import Task, Trainer
@@ -86,6 +87,10 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         """Batches per optimizer step."""
         return 1
 
+    def as_begun(self, experiment: AnyExperiment, folder: RunFolder) -> AnyExperiment:
+        """The experiment with the settings that an earlier version did not know, as it ran without them."""
+        return experiment
+
     def begin(self, run: AnyRun, tasks: Sequence[AnyTask]) -> None:
         """Write down what else the run's folder must hold before training."""
 
@@ -95,6 +100,9 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         The main process gets the finished run back, the others nothing.
         """
         folder = RunFolder(Path(experiment.out))
+        before = load(self.experiment_type, folder.config) if folder.config.exists() else None
+        if before is not None:
+            experiment, before = self.as_begun(experiment, folder), self.as_begun(before, folder)
         accelerator = make_accelerator(
             folder.path,
             accumulation=self.accumulation(experiment),
@@ -108,6 +116,8 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         main = accelerator.is_main_process
         with folder.locked() if main else contextlib.nullcontext():
             if main:
+                if before is not None:
+                    refuse_other_experiment(before, experiment, folder)
                 start_folder(experiment, folder, command, self.data_records(experiment, tasks), nearest)
                 for task, found in nearest.items():
                     print(f"task {task} starts from {found}")
