@@ -1,6 +1,7 @@
 """`eftgan train`, and what train_gan.py and train_classifier.py do: from a config to a trained run."""
 
 import argparse
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -88,9 +89,7 @@ def train(kind_name: str, args: argparse.Namespace, command: str) -> None:
 
     overrides = list(args.overrides)
     if args.resume:
-        path = args.resume / "config.yaml"
-        if not path.is_file():
-            raise UserError(f"{args.resume}: no run there to continue (config.yaml is missing)")
+        path = _config_to_resume(args.resume, kind_name)
         overrides.append(f"out={args.resume}")
     else:
         path = find_config(args.config or DEMO, kind_name)
@@ -105,3 +104,17 @@ def train(kind_name: str, args: argparse.Namespace, command: str) -> None:
         exit_stopped(str(stopped), command, stopped.signal)
     except KeyboardInterrupt:
         exit_stopped("interrupted; what was saved before is whole", command, signal.SIGINT)
+
+
+def _config_to_resume(run: Path, kind: str) -> Path:
+    """The config of a run; refused where there is none, or a run of another kind."""
+    from eftgan.kinds import KINDS
+    from eftgan.runfolder import RunFolder
+
+    folder = RunFolder(run)
+    if not folder.config.is_file():
+        raise UserError(f"{run}: no run there to continue (config.yaml is missing)")
+    its = folder.read_facts().get("kind", kind)
+    if its != kind and its in KINDS:
+        raise UserError(f"{run} is a {its} run; use: eftgan train {its} --resume {shlex.quote(str(run))}")
+    return folder.config

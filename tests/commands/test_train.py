@@ -54,6 +54,8 @@ def test_a_classifier_is_trained_and_a_gans_command_refuses_it(tmp_path, capsys)
     assert "1 tasks trained: shapes-1" in capsys.readouterr().out
     for words in (["sample", str(out)], ["evaluate", str(out)], ["export", str(out), "--task", "1", "--out", "x.pt2"]):
         assert f"{out} is a classifier run; use: eftgan classify {out}" in refused(capsys, *words)
+    shown = refused(capsys, "train", "gan", "--resume", str(out))
+    assert f"{out} is a classifier run; use: eftgan train classifier --resume {out}" in shown
 
 
 @pytest.mark.parametrize(
