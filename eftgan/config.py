@@ -86,13 +86,23 @@ FREE_KEYS = (
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without tags that make objects or aliases that multiply them, and with 1e-4 read as a number."""
+    """YAML without tags that make objects, aliases that multiply them or keys given twice; 1e-4 is a number."""
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             name = self.peek_event().anchor
             raise yaml.YAMLError(f"the alias *{name} is not allowed; write the value out, or use extends:")
         return super().compose_node(parent, index)
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            line = key.start_mark.line + 1
+            if (first := lines.get((key.tag, key.value))) is not None:
+                raise yaml.YAMLError(f"line {line} gives the key {key.value} again (first: line {first}); keep one")
+            lines[key.tag, key.value] = line
+        return node
 
 
 _Loader.add_implicit_resolver(
@@ -108,6 +118,9 @@ def parse_yaml(text: str, where: str) -> Any:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{where}: not plain YAML: {' '.join(str(error).split())}") from error
+    except (ValueError, OverflowError) as error:  # what looks like a number or a date, and is none
+        reason = "a number has too many digits" if "digits" in str(error) else str(error)
+        raise UserError(f"{where}: not plain YAML: {reason}") from error
 
 
 def read_yaml(path: Path, seen: tuple[Path, ...] = ()) -> Data:
@@ -139,6 +152,7 @@ def overlay(below: Any, above: Any) -> Any:
 def apply_override(data: Data, word: str) -> None:
     """Set one `path.to.key=value` in place; `key+=value` adds to a list."""
     path, separator, text = word.partition("=")
+    word = word if len(word) <= 200 else f"{word[:60]} ..."  # as messages show it
     append = path.endswith("+")
     keys = path.removesuffix("+").strip().split(".")
     if not separator or not all(keys):
@@ -175,12 +189,14 @@ def _enter(place: Any, key: str, word: str) -> Any:
         return place[_list_index(place, key, word)]
     if not isinstance(place, dict):
         raise UserError(f"{word!r}: {key!r} stands inside a value that has no keys")
+    if isinstance(place.get(key), str):  # a name alone stands for the mapping that it is short for: method=ewc
+        place[key] = {"name": place[key]}
     return place.setdefault(key, {})
 
 
 def _list_index(place: list, key: str, word: str) -> int:
-    if not key.isdigit() or int(key) >= len(place):
-        raise UserError(f"{word!r}: {key!r} is not a place in a list of {len(place)}; they count from 0")
+    if not (key.isascii() and key.isdigit() and len(key) < 10) or int(key) >= len(place):
+        raise UserError(f"{word!r}: {key[:60]!r} is not a place in a list of {len(place)}; they count from 0")
     return int(key)
 
 

@@ -1,5 +1,6 @@
 """The kinds of experiments: a new one is a folder beside `gan/` and `classifier/`, and a line here."""
 
+import difflib
 import importlib
 import shlex
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Name -> where its Kind stands; imported when it is used, since that takes seconds.
 KINDS: dict[str, str] = {"gan": "eftgan.gan.kind:GAN", "classifier": "eftgan.classifier.kind:CLASSIFIERS"}
+DEMO = "shapes"  # the name of the config that every kind has: drawn pictures, so that nothing is downloaded
 
 
 def load_kind(name: str) -> "Kind[Any, Any, Any]":
@@ -45,3 +47,47 @@ def open_run(path: Path, kind: str | None = None) -> "SavedRun[Any]":
     if kind not in (None, its.name):
         raise UserError(f"{path} is a {its.name} run; use: eftgan {its.verb} {shlex.quote(str(path))}")
     return its.run_type(path)
+
+
+def configs_folder() -> Path:
+    """The configs that come with the package, a folder per kind: inside an installed one, beside it in a checkout."""
+    package = Path(__file__).parent
+    inside = package / "configs"
+    return inside if inside.is_dir() else package.parent / "configs"
+
+
+def shipped_configs(kind: str) -> list[str]:
+    """The names of a kind's configs (shapes) and of their recipes (shapes/eft-plus)."""
+    folder = configs_folder() / kind
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+
+
+def find_config(given: str, kind: str | None = None) -> Path:
+    """The file that is given, or a config that comes with the package by its name: shapes, gan/shapes, shapes/eft-plus.
+
+    kind: only its own configs; a name that several kinds have must otherwise say which.
+    """
+    if Path(given).is_file():
+        return Path(given)
+    whole = {f"{each}/{name}": each for each in KINDS for name in shipped_configs(each)}
+    found = [name for name, each in whole.items() if given in (name, name.removeprefix(f"{each}/"))]
+    own = [name for name in found if kind in (None, whole[name])]
+    if len(own) == 1:
+        return configs_folder() / f"{own[0]}.yaml"
+    if own:
+        raise UserError(f"{given}: several kinds have a config of that name; choose from: {', '.join(own)}")
+    if found:
+        theirs = whole[found[0]]
+        raise UserError(f"{given}: a config of another kind; use: eftgan train {theirs} --config {shlex.quote(given)}")
+    raise UserError(f"{given}: no such config file, and no config of that name; {_nearest_config(given, kind)}")
+
+
+def _nearest_config(given: str, kind: str | None) -> str:
+    """The nearest name, and all of them but for the recipes."""
+    own = shipped_configs(kind) if kind else [f"{each}/{name}" for each in KINDS for name in shipped_configs(each)]
+    typed = given.removesuffix(".yaml").removeprefix("configs/").removeprefix(f"{kind}/")
+    tails = {name.partition("/")[2]: name for name in own} if kind is None else {}
+    near = difflib.get_close_matches(typed, [*own, *tails], 1)
+    bases = [name for name in own if name.count("/") == (kind is None)]
+    hint = f"did you mean {tails.get(near[0], near[0])}? There" if near else "there"
+    return f"{hint} are: {', '.join(bases)}"

@@ -156,18 +156,21 @@ def test_any_text_is_yaml_or_refused_politely(text):
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 GAN_CONFIGS = sorted((CONFIGS / "gan").rglob("*.yaml"))
+RECIPES = sorted(CONFIGS.glob("*/*/*.yaml"))
 NARROW = ["network.ngf=4", "network.ndf=4", "adapters.a=2", "adapters.b=2"]  # the widths cost most of the time
 
 
-@pytest.mark.parametrize("path", GAN_CONFIGS, ids=lambda path: str(path.relative_to(CONFIGS / "gan")))
+def name_of(path: Path) -> str:
+    return str(path.relative_to(CONFIGS))
+
+
+@pytest.mark.parametrize("path", GAN_CONFIGS, ids=name_of)
 def test_every_gan_config_is_valid_and_builds(path):
     from eftgan.gan.experiment import GanExperiment
     from eftgan.gan.networks import build_networks
 
-    experiment = load(GanExperiment, path)
-    stem = path.stem if path.parent.name == "gan" else f"{path.parent.name}-{path.stem}"
-    assert experiment.out == f"runs/{stem}"
-    if path.parent.name != "gan":
+    if path in RECIPES:
+        experiment = load(GanExperiment, path)
         assert (experiment.title or experiment.method.name) == path.stem
     small = load(GanExperiment, path, NARROW)
     networks = build_networks(small)
@@ -176,25 +179,34 @@ def test_every_gan_config_is_valid_and_builds(path):
         assert all(small.method.trainable(networks, task).values())
 
 
-def test_every_gan_sequence_has_a_config_per_method():
-    from eftgan.methods import METHODS
+def test_every_config_is_valid_and_has_its_own_run_folder():
+    from eftgan.kinds import KINDS, load_kind
 
-    methods = {name for name, method in METHODS.items() if "gan" in method.serves}
-    bases = [path for path in GAN_CONFIGS if path.parent.name == "gan"]
-    assert len(bases) == 4
-    for base in bases:
-        assert {path.stem for path in base.with_suffix("").glob("*.yaml")} == methods | {"eft-plus"}
+    outs = {}
+    for kind in KINDS:
+        for path in sorted((CONFIGS / kind).rglob("*.yaml")):
+            outs[name_of(path)] = load(load_kind(kind).experiment_type, path).out
+            named = "-".join(path.relative_to(CONFIGS / kind).with_suffix("").parts)
+            demo = name_of(path) == "classifier/shapes.yaml"
+            assert outs[name_of(path)] == ("runs/shapes-classes" if demo else f"runs/{named}")
+    assert len(outs) > 50
+    assert len(set(outs.values())) == len(outs)
 
 
-def test_every_classifier_config_is_valid():
-    from eftgan.classifier.experiment import ClassifierExperiment
-
-    outs = [load(ClassifierExperiment, path).out for path in sorted((CONFIGS / "classifier").glob("*.yaml"))]
-    assert len(set(outs)) == len(outs)
+@pytest.mark.parametrize("path", RECIPES, ids=name_of)
+def test_every_recipe_belongs_to_a_config_and_sets_something(path):
+    """A file that only names a method would say nothing that `--methods NAME` and `method=NAME` do not."""
+    data = parse_yaml(path.read_text(), str(path))
+    extended = (path.parent / data.pop("extends")).resolve()
+    assert extended == path.parent.with_suffix(".yaml") or extended in RECIPES
+    assert extended.is_file()
+    method = data.pop("method", {})
+    assert {*data, *method} - {"out", "title", "name"}
 
 
 def test_a_name_alone_stands_for_a_choice_and_whoever_registers_a_member_is_heard(monkeypatch):
     assert outer({}, ["shape=square"]) == Outer(shape=Square())
+    assert outer({}, ["shape=square", "shape.side=2"]) == Outer(shape=Square(side=2.0))
 
     @dataclass(frozen=True)
     class Ring:

@@ -83,10 +83,12 @@ class GanRun(SavedRun[GanExperiment]):
     def summary(self) -> str:
         """What a person does next with a run."""
         path, task = self.folder.path, self.trained[-1]
+        unmeasured = self.experiment.evaluation.features == "none"
         return "\n".join([
             f"\n{len(self.trained)} tasks trained: {', '.join(self.trained)}",
             f"  samples  {self.folder.samples}",
             f"  report   {self.folder.report}",
+            *([f"  scores   none yet (evaluation.features: none); eftgan evaluate {path} comes next"] * unmeasured),
             "next:",
             f"  eftgan sample {path} --task {task} --n 64 --out {task}.png",
             f"  eftgan evaluate {path}          # FID with the real Inception weights",

@@ -12,8 +12,7 @@ from eftgan.adapters import AdapterConfig, add_task, insert_adapters, select_tas
 from eftgan.adapters.transforms import RankOne
 from eftgan.errors import UserError
 from eftgan.evaluation.growth import format_growth, growth_of
-from eftgan.evaluation.known_networks import classifier_growth
-from eftgan.models import CLASSIFIERS
+from eftgan.models.classifiers import CLASSIFIERS
 
 
 def adapted(**options) -> nn.Module:
@@ -73,11 +72,12 @@ def test_a_random_start_draws_signs_or_leaves_ones():
 
 
 def test_scales_are_a_quarter_of_a_percent_of_the_small_resnet():
-    counted = classifier_growth("resnet18_third", 5, 4, 0, kind="batche")
     with torch.device("meta"):
         network = CLASSIFIERS["resnet18_third"](5)
-    config = AdapterConfig(kind="batche", heads=("head",), bias=False)
-    without_bias = growth_of(network, config, (3, 32, 32))
+    counted, without_bias = (
+        growth_of(network, AdapterConfig(kind="batche", heads=("head",), bias=bias), (3, 32, 32))
+        for bias in (True, False)
+    )
     biases = sum(layer.outputs for layer in counted.layers)
     assert 100 * without_bias.parameter_growth == pytest.approx(0.25, abs=0.005)
     assert counted.adapter_parameters == without_bias.adapter_parameters + biases

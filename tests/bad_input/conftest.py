@@ -52,7 +52,7 @@ class Caller:
             if program.endswith(".py"):
                 runpy.run_path(str(ROOT / program), run_name="__main__")
             elif program == "eftgan":
-                from eftgan.cli import main
+                from eftgan.commands import main
 
                 main()
             else:

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
     ([str(ROOT / "train_gan.py"), "tasks.0.name=../x"], "not usable"),
-    (["-m", "eftgan.cli", "report", "nowhere"], "no run folder"),
+    (["-m", "eftgan", "report", "nowhere"], "no run folder"),
 ]
 
 

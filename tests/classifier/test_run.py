@@ -13,7 +13,7 @@ from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.scorer import ClassifierScorer
 from eftgan.classifier.trainer import check_head
-from eftgan.cli import main
+from eftgan.commands import main
 from eftgan.config import load
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.shapes import LabelledShapes
@@ -39,13 +39,12 @@ def enter(monkeypatch, *words: str) -> int:
 CONFIGS = ROOT / "configs" / "classifier"
 
 
-@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("config", sorted(CONFIGS.rglob("*.yaml")), ids=lambda p: str(p.relative_to(CONFIGS)))
 def test_shipped_configs_read_and_build(config):
     experiment = load(ClassifierExperiment, config)
     assert experiment.task_names
     with torch.device("meta"):
         build_classifier(experiment.network.name, 2)
-    assert experiment.out == f"runs/{config.relative_to(CONFIGS).with_suffix('')}" or config.stem == "shapes"
 
 
 def test_a_run_is_scored_reported_and_read_back(tiny_classes):

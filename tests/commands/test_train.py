@@ -1,0 +1,164 @@
+"""`eftgan train`: the same as the scripts, with configs by name, for every kind there is."""
+
+import shlex
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from eftgan.commands import command_line, main
+from eftgan.gan.kind import GAN
+from eftgan.kinds import KINDS
+from eftgan.training.stopping import Stopped
+
+from ..conftest import ROOT, TINY, TINY_CLASSES
+
+
+@pytest.fixture
+def planned(monkeypatch) -> list:
+    """What would be trained, and by which command."""
+    found: list = []
+    monkeypatch.setattr(GAN, "train", lambda experiment, command: found.append((experiment, command)))
+    return found
+
+
+def refused(capsys, *words: str) -> str:
+    """The message with which a command line is refused."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert shown.count("error:") == 1
+    return shown
+
+
+def test_a_run_is_trained_continued_and_given_a_further_task(tmp_path, capsys):
+    out = tmp_path / "run"
+    main(["train", "gan", *TINY, f"out={out}", "training.steps=2"])
+    shown = capsys.readouterr().out
+    assert "2 tasks trained: discs, checks" in shown
+    assert f"eftgan evaluate {out} comes next" in shown  # nothing was measured: evaluation.features is none
+    main(["train", "gan", "--resume", str(out), "tasks+={name: dots, data: 'shapes:stripes', limit: 24}"])
+    assert "3 tasks trained: discs, checks, dots" in capsys.readouterr().out
+
+
+def test_a_measured_run_is_not_told_to_be_measured(tmp_path, capsys):
+    words = ["evaluation={features: random, samples: 4}", "training.steps=1"]
+    main(["train", "gan", *TINY, *words, f"out={tmp_path / 'run'}"])
+    assert "comes next" not in capsys.readouterr().out
+
+
+def test_a_classifier_is_trained_and_a_gans_command_refuses_it(tmp_path, capsys):
+    out = tmp_path / "run"
+    main(["train", "classifier", *TINY_CLASSES, f"out={out}", "sources.0.take=1", "method=finetune"])
+    assert "1 tasks trained: shapes-1" in capsys.readouterr().out
+    for words in (["sample", str(out)], ["evaluate", str(out)], ["export", str(out), "--task", "1", "--out", "x.pt2"]):
+        assert f"{out} is a classifier run; use: eftgan classify {out}" in refused(capsys, *words)
+    shown = refused(capsys, "train", "gan", "--resume", str(out))
+    assert f"{out} is a classifier run; use: eftgan train classifier --resume {out}" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "method"),
+    [
+        ([], "runs/shapes", "eft"),
+        (["--config", "shapes"], "runs/shapes", "eft"),
+        (["--config", "gan/shapes", "method=finetune"], "runs/shapes", "finetune"),
+        (["method=ewc", "--config", "shapes", "method.strength=7"], "runs/shapes", "ewc"),
+        (["--config", "shapes/eft-plus"], "runs/shapes-eft-plus", "eft"),
+        (["--config", str(ROOT / "configs/gan/cats_birds_churches_towers_32.yaml"), "out=x"], "x", "eft"),
+    ],
+)
+def test_configs_are_found_by_name_from_any_folder(planned, tmp_path, monkeypatch, words, out, method):
+    monkeypatch.chdir(tmp_path)
+    main(["train", "gan", *words])
+    ((experiment, command),) = planned
+    assert (experiment.out, experiment.method.name) == (out, method)
+    assert command == shlex.join(["eftgan", "train", "gan", *words])
+    assert getattr(experiment.method, "strength", 7) == 7
+
+
+def test_a_file_that_exists_wins_over_a_name(planned, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shapes").write_text((ROOT / "configs/gan/shapes.yaml").read_text() + "seed: 5\n")
+    main(["train", "gan", "--config", "shapes"])
+    assert planned[0][0].seed == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "messages"),
+    [
+        (["gan", "--config", "shape"], ["no such config file", "did you mean shapes?", "There are: cats_birds"]),
+        (["gan", "--config", "configs/gan/shapes.yaml"], ["did you mean shapes?"]),
+        (["gan", "--config", "shapes/eft_plus"], ["did you mean shapes/eft-plus?"]),
+        (["gan", "--config", "zzz"], ["zzz: no such config file", "; there are: cats_birds"]),
+        (["gan", "--config", "cifar100_20"], ["use: eftgan train classifier --config cifar100_20"]),
+        (["gan", "--config", "classifier/shapes"], ["use: eftgan train classifier --config classifier/shapes"]),
+        (["gan", "--resume", "."], ["no run there to continue"]),
+        (["gan", "shapes"], ["'shapes': expected key=value"]),
+        (["gna"], ["invalid choice: 'gna'"]),
+        ([], ["required: KIND"]),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(capsys, tmp_path, monkeypatch, words, messages):
+    monkeypatch.chdir(tmp_path)
+    shown = refused(capsys, "train", *words)
+    for message in messages:
+        assert message in shown
+
+
+@pytest.mark.parametrize(("kind", "key"), [("gan", "method[mergan].strength"), ("classifier", "method[lwf].strength")])
+def test_help_of_a_kind_lists_its_configs_and_every_key(capsys, kind, key):
+    with pytest.raises(SystemExit) as ended:
+        main(["train", kind, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for text in ("configs by name:\n", "\n  shapes\n", key, "training.batch: int", "--resume RUN"):
+        assert text in shown
+
+
+def test_a_new_kind_is_trained_by_its_name(monkeypatch, tmp_path, capsys):
+    found: list = []
+    toy = SimpleNamespace(
+        experiment_type=GAN.experiment_type,
+        train=lambda experiment, command: found.append(experiment) or SimpleNamespace(summary=lambda: "all done"),
+    )
+    monkeypatch.setitem(sys.modules, "toy_kind", SimpleNamespace(TOY=toy))
+    monkeypatch.setitem(KINDS, "toy", "toy_kind:TOY")
+    main(["train", "toy", "--config", str(ROOT / "configs/gan/shapes.yaml"), f"out={tmp_path}"])
+    assert found[0].out == str(tmp_path)
+    assert "all done" in capsys.readouterr().out
+    assert "toy" in refused(capsys, "train", "tooy")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [(Stopped("saved after step 3"), 143, "saved after step 3."), (KeyboardInterrupt(), 130, "interrupted; what was")],
+)
+def test_a_stopped_run_says_how_to_go_on(monkeypatch, capsys, error, code, message):
+    def stop(experiment, command):
+        raise error
+
+    monkeypatch.setattr(GAN, "train", stop)
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "gan", "out=a b"])
+    assert ended.value.code == code
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert "Continue with: eftgan train gan 'out=a b'\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("program", "script", "processes", "wanted"),
+    [
+        ("/usr/bin/eftgan", None, 1, "eftgan train gan"),
+        ("/lib/eftgan/__main__.py", None, 1, "python -m eftgan train gan"),
+        ("/lib/eftgan/__main__.py", None, 2, "torchrun --nproc_per_node 2 -m eftgan train gan"),
+        ("train_gan.py", "train_gan.py", 1, "python train_gan.py train gan"),
+        ("train_gan.py", "train_gan.py", 2, "torchrun --nproc_per_node 2 train_gan.py train gan"),
+    ],
+)
+def test_the_same_is_started_again_the_same_way(monkeypatch, program, script, processes, wanted):
+    monkeypatch.setattr(sys, "argv", [program])
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    assert command_line(["train", "gan"], script) == wanted
