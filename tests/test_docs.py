@@ -121,8 +121,8 @@ def test_every_method_has_a_row_that_says_what_it_serves():
 @with_verbs
 @each_document
 def test_every_config_file_that_is_named_exists(path):
-    named = re.findall(r"configs/[\w./*-]+", path.read_text())
-    assert [name for name in named if not list(ROOT.glob(name.rstrip("./")))] == []
+    names = [name for name in re.findall(r"configs/[\w./*-]+", path.read_text()) if "mine" not in name]
+    assert [name for name in names if not list(ROOT.glob(name.rstrip("./")))] == []
 
 
 @with_verbs
