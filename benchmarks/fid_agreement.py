@@ -14,7 +14,7 @@ from pytorch_fid import inception as theirs
 from pytorch_fid.fid_score import calculate_frechet_distance
 
 from eftgan.evaluation.features import InceptionFeatures, find_weights, load_extractor
-from eftgan.evaluation.folders import image_files, read_image
+from eftgan.evaluation.folder_distance import image_files, read_image
 from eftgan.evaluation.metrics.fid import frechet_distance
 from eftgan.evaluation.statistics import FeatureStatistics
 

@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from data_prep.pool import ordered_map
-from eftgan.data.folders import atomic_folder, refuse_existing
+from eftgan.data.atomic_folder import atomic_folder, refuse_existing
 from eftgan.data.images import decode_rgb, encode_jpeg, fit_square, to_chw
 from eftgan.data.lmdb import spread, write_lmdb
 from eftgan.data.trees import Tree

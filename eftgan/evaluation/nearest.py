@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
-from eftgan.data.transforms import centre_crop
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.metrics.fid import frechet_distance
-from eftgan.evaluation.reference import collect_statistics
+from eftgan.evaluation.real_statistics import collect_statistics
 from eftgan.evaluation.statistics import FeatureStatistics
 
 IMAGES = 500  # of each task, spread evenly over its images

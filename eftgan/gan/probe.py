@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from eftgan.data.augmentation import centre_crop, multiscale
 from eftgan.data.collection import ImageCollection
 from eftgan.data.streams import stream
-from eftgan.data.transforms import centre_crop, multiscale
 from eftgan.methods import Probe
 from eftgan.models.gans import GanFamily
 

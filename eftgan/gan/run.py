@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import inference_network
+from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream
-from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
 from eftgan.gan.experiment import GanExperiment, open_task_images
 from eftgan.gan.networks import build_generator

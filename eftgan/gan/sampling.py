@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters.modes import evaluating
+from eftgan.data.augmentation import to_uint8
 from eftgan.data.streams import stream
-from eftgan.data.transforms import to_uint8
 
 GRID_IMAGES = 16
 

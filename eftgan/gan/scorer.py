@@ -14,7 +14,7 @@ from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.metrics import metrics_over
-from eftgan.evaluation.reference import collect_statistics, kept_statistics, reference_key, reference_statistics
+from eftgan.evaluation.real_statistics import collect_statistics, kept_statistics, reference_key, reference_statistics
 from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.gan.run import GanRun
 from eftgan.gan.sampling import generate
@@ -73,7 +73,7 @@ class RunScorer:
     extractor: Extractor
     samples: int
     cache: Path  # statistics of real images
-    elsewhere: int | None = None  # samples for cells that are neither just learned nor final
+    samples_other: int | None = None  # samples for cells that are neither just learned nor final
     _references: dict[int, str | None] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
@@ -104,7 +104,7 @@ class RunScorer:
     def samples_for(self, through: int, tested: int) -> int:
         """How many images a cell of the table is measured with."""
         main = through == tested or through == len(self.run.tasks) - 1
-        return self.samples if main or self.elsewhere is None else self.elsewhere
+        return self.samples if main or self.samples_other is None else self.samples_other
 
     def reference(self, tested: int, **sharing: Any) -> FeatureStatistics:
         """Statistics of a task's training images; `sharing`: rank, processes and barrier of several processes.

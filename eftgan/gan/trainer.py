@@ -18,10 +18,10 @@ from tqdm import tqdm
 
 from eftgan.adapters import select_task, using_task
 from eftgan.adapters.modes import evaluating
+from eftgan.data.augmentation import multiscale, random_crop_flip, to_uint8
 from eftgan.data.collection import ImageCollection
 from eftgan.data.grid import save_grid
 from eftgan.data.streams import stream, stream_seed
-from eftgan.data.transforms import multiscale, random_crop_flip, to_uint8
 from eftgan.errors import UserError
 from eftgan.gan.diffaugment import diff_augment
 from eftgan.gan.experiment import GanTask, GanTraining

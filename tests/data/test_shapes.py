@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from eftgan.data.augmentation import to_unit
 from eftgan.data.shapes import CLASSES, SHAPES, LabelledShapes, ShapeImages
-from eftgan.data.transforms import to_unit
 from eftgan.errors import UserError
 
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from eftgan.errors import UserError
 from eftgan.evaluation import features
-from eftgan.evaluation.features import load_extractor, read_weights
+from eftgan.evaluation.features import load_extractor, read_inception_weights
 from eftgan.evaluation.metrics import metrics_over
 from eftgan.evaluation.metrics.fid import frechet_distance
 from eftgan.evaluation.statistics import FeatureStatistics
@@ -143,12 +143,12 @@ def test_inception_agrees_with_the_torchscript_and_with_an_explicit_path(tmp_pat
 @needs_weights
 def test_both_weight_files_give_the_same_network(tmp_path, monkeypatch):
     """The state dict that pytorch-fid downloads has other names and a class head, and no other content."""
-    network = features.InceptionFeatures(read_weights(HELPER))
+    network = features.InceptionFeatures(read_inception_weights(HELPER))
     state = dict(network.blocks.state_dict()) | {"fc.weight": torch.zeros(1008, 2048), "fc.bias": torch.zeros(1008)}
     assert len(state) == 566
     path = tmp_path / features.HUB_NAME
     torch.save(state, path)
     monkeypatch.setattr(features, "HUB_SHA256", features.file_digest(path))
-    again = features.InceptionFeatures(read_weights(path))
+    again = features.InceptionFeatures(read_inception_weights(path))
     digests = [features.tensors_digest(net.state_dict()) for net in (network, again)]
     assert digests[0] == digests[1]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from eftgan.adapters import shared_state, task_state
-from eftgan.data.transforms import centre_crop, multiscale
+from eftgan.data.augmentation import centre_crop, multiscale
 from eftgan.errors import UserError
 from eftgan.files import file_digest
 from eftgan.gan.experiment import open_tasks

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from eftgan.data.transforms import (
+from eftgan.data.augmentation import (
     centre_crop,
     crop_flip_pad,
     multiscale,

@@ -7,7 +7,7 @@ import torch
 
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor, load_extractor
-from eftgan.evaluation.reference import centre_crop, read_statistics, reference_key, reference_statistics
+from eftgan.evaluation.real_statistics import centre_crop, read_statistics, reference_key, reference_statistics
 from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.tensors import write_tensors
 

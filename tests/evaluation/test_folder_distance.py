@@ -7,7 +7,7 @@ from eftgan.commands import main
 from eftgan.errors import UserError
 from eftgan.evaluation import features, folders, statistics
 from eftgan.evaluation.features import load_extractor
-from eftgan.evaluation.folders import compare_folders, folder_statistics
+from eftgan.evaluation.folder_distance import compare_folders, folder_statistics
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
 from eftgan.data.spread import spread
-from eftgan.data.transforms import centre_crop
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.statistics import KEEP_FEATURES, FeatureStatistics, spread_rows
