@@ -5,7 +5,7 @@ from PIL import Image
 
 from eftgan.commands import main
 from eftgan.errors import UserError
-from eftgan.evaluation import features, folders, statistics
+from eftgan.evaluation import features, folder_distance, statistics
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.folder_distance import compare_folders, folder_statistics
 
@@ -76,7 +76,7 @@ def test_the_command_offers_what_its_error_advises(tmp_path, capsys):
 
 def test_a_mistyped_folder_is_refused_before_any_work(tmp_path, extractor, monkeypatch, capsys):
     folder, missing = fill(tmp_path / "a", 3), tmp_path / "typo"
-    monkeypatch.setattr(folders, "folder_statistics", lambda *args, **kwargs: pytest.fail("ran the network"))
+    monkeypatch.setattr(folder_distance, "folder_statistics", lambda *args, **kwargs: pytest.fail("ran the network"))
     with pytest.raises(UserError, match="no folder"):
         compare_folders(folder, missing, extractor, progress=False)
     monkeypatch.setattr(features, "load_extractor", lambda *args, **kwargs: pytest.fail("loaded the network"))
