@@ -122,7 +122,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
             restore_optimizers(self.optimizers, self.networks, resumed)
         model, stepping = self.accelerator.prepare(self.network, optimizer)
         progress, started = self.progress, time.monotonic() - self.progress.seconds
-        healthy = torch.ones((), dtype=torch.bool, device=self.accelerator.device)
+        finite = torch.ones((), dtype=torch.bool, device=self.accelerator.device)
         with self._bar(stage) as bar:
             for images, labels in self._batches(stage):
                 for group in optimizer.param_groups:
@@ -132,11 +132,11 @@ class ClassifierTrainer(Trainer[LabelledTask]):
                 stepping.step()
                 self.method.after_step(CLASSIFIER, self.networks)  # the gradients are still there to be looked at
                 stepping.zero_grad()
-                healthy &= loss.detach().isfinite()
+                finite &= loss.detach().isfinite()
                 progress.step, progress.total = progress.step + 1, progress.total + 1
                 progress.seconds = time.monotonic() - started
                 bar.update()
-                self._after_step(stage, loss.detach(), healthy, bar)
+                self._after_step(stage, loss.detach(), finite, bar)
         self.accelerator.free_memory()
 
     def _loss(self, stage: Stage, images: Tensor, labels: Tensor, model: nn.Module) -> Tensor:
@@ -168,18 +168,17 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         )  # fmt: skip
         return iter(DataLoader(stage.images, sampler=sampler, batch_size=None, num_workers=self.options.workers))
 
-    def _after_step(self, stage: Stage, loss: Tensor, healthy: Tensor, bar: tqdm) -> None:
+    def _after_step(self, stage: Stage, loss: Tensor, finite: Tensor, bar: tqdm) -> None:
         """Log, watch, save, stop: whatever is due."""
         step, options = self.progress.step, self.options
         if self.due(options.log_every_steps) or step == stage.last:
-            if not healthy:
-                self.refuse_ill_health(stage.task)
+            self.check_finite(stage.task, finite)
             figures = {"loss": float(loss), **self.method.figures()}
             bar.set_postfix({name: f"{value:.2f}" for name, value in figures.items()}, refresh=False)
             self.accelerator.log({f"{stage.task}/{k}": v for k, v in figures.items()}, step=self.progress.total)
         if stage.watch is not None and stage.ends_epoch(step):
             self._watch(stage)
-        self.save_or_stop(stage.task, stage.last, options.save_every_steps, healthy)
+        self.save_or_stop(stage.task, stage.last, options.save_every_steps, finite)
 
     @torch.no_grad()
     def _watch(self, stage: Stage) -> None:

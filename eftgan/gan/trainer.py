@@ -91,7 +91,7 @@ class GanTrainer(Trainer[GanTask]):
             restore_optimizers(self.optimizers, self.networks, resumed)
         together = self.method.trains_on([each.name for each in tasks[: index + 1]])
         self._train_steps(task, {each.name: each.images for each in tasks if each.name in together})
-        self.ema.become()
+        self.ema.copy_to_model()
         self.ema = None
         self._recalibrate(together)
         self.agree_on_buffers()
@@ -108,20 +108,20 @@ class GanTrainer(Trainer[GanTask]):
             total=task.steps, initial=progress.step, desc=task.name, unit="step", show=accelerator.is_main_process
         )
         started = time.monotonic() - progress.seconds
-        healthy = torch.ones((), dtype=torch.bool, device=accelerator.device)
+        finite = torch.ones((), dtype=torch.bool, device=accelerator.device)
         first = progress.step * self.options.accumulation
         with bar:
             for micro, (of, batch) in enumerate(self._batches(task, images), first):
                 self._set_rates(progress.step / task.steps)
                 with accelerator.accumulate(*networks.values()), self._using(of):
                     losses = self._micro_step(task.name, micro, batch, networks, stepping)
-                healthy &= torch.stack(list(losses.values())).isfinite().all()
+                finite &= torch.stack(list(losses.values())).isfinite().all()
                 if accelerator.sync_gradients:
                     self.ema.update()
                     progress.step, progress.total = progress.step + 1, progress.total + 1
                     progress.seconds = time.monotonic() - started
                     bar.update()
-                    self._after_step(task, losses, healthy, bar)
+                    self._after_step(task, losses, finite, bar)
         accelerator.free_memory()
 
     def _micro_step(
@@ -249,19 +249,18 @@ class GanTrainer(Trainer[GanTask]):
             self.adversarial.discriminator,
         )
 
-    def _after_step(self, task: GanTask, losses: dict[str, Tensor], healthy: Tensor, bar: tqdm) -> None:
+    def _after_step(self, task: GanTask, losses: dict[str, Tensor], finite: Tensor, bar: tqdm) -> None:
         """Log, draw, save, stop: whatever is due."""
         options = self.options
         if self.due(options.log_every_steps) or self.progress.step == task.steps:
-            if not healthy:
-                self.refuse_ill_health(task.name)
+            self.check_finite(task.name, finite)
             values = {role: float(loss) for role, loss in losses.items()}
             shown = {role.replace("generator", "G").replace("discriminator", "D"): v for role, v in values.items()}
             bar.set_postfix({role: f"{value:.2f}" for role, value in shown.items()}, refresh=False)
             self.accelerator.log({f"{task.name}/{role}": v for role, v in values.items()}, step=self.progress.total)
         if self.due(options.snapshot_every_steps) and self.accelerator.is_main_process:
             self._draw_progress(task)
-        self.save_or_stop(task.name, task.steps, options.save_every_steps, healthy)
+        self.save_or_stop(task.name, task.steps, options.save_every_steps, finite)
 
     @torch.no_grad()
     def _draw_progress(self, task: GanTask) -> None:

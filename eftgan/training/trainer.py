@@ -153,11 +153,11 @@ class Trainer(Generic[AnyTask]):
         """Whether something that happens every so many steps (0: never) happens now."""
         return bool(every) and self.progress.step % every == 0
 
-    def save_or_stop(self, task: str, last_step: int, every: int, healthy: Tensor) -> None:
+    def save_or_stop(self, task: str, last_step: int, every: int, finite: Tensor) -> None:
         """After a step: write the state when it is due, and stop if a signal asked for it."""
         last, stop = self.progress.step == last_step, self._stop.requested()
-        if (last or stop or self.due(every)) and not healthy:
-            self.refuse_ill_health(task)
+        if last or stop or self.due(every):
+            self.check_finite(task, finite)
         if last or not (stop or self.due(every)):
             return
         self.save()
@@ -165,12 +165,13 @@ class Trainer(Generic[AnyTask]):
             step = self.progress.step
             raise Stopped(f"stopped in task {task!r} at step {step} of {last_step}; the state is saved")
 
-    def refuse_ill_health(self, task: str) -> None:
-        """A loss is not finite: stop before any state is written."""
-        raise UserError(
-            f"task {task!r}: a loss became infinite or NaN by step {self.progress.step}; the last good state is kept "
-            f"in {self.folder.path / 'state'}. Lower the learning rate or the method's strength and run again"
-        )
+    def check_finite(self, task: str, finite: Tensor) -> None:
+        """Stop before any state is written if a loss was not finite; `finite` is one boolean over all steps so far."""
+        if not finite:
+            raise UserError(
+                f"task {task!r}: a loss became infinite or NaN by step {self.progress.step}; the last good state is "
+                f"kept in {self.folder.path / 'state'}. Lower the learning rate or the method's strength and run again"
+            )
 
     @torch.no_grad()
     def agree_on_buffers(self) -> None:

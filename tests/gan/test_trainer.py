@@ -132,17 +132,17 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(tiny):
 def test_the_average_becomes_the_generator_at_the_end_of_a_task(tiny):
     trainer, tasks = trainer_for(tiny("training.ema_decay=0.5"))
     seen = {}
-    become = Ema.become
+    copy_to_model = Ema.copy_to_model
 
     def watching(self):
         seen.setdefault("slow", {name: slow.clone() for name, slow in self.state_dict().items()})
-        become(self)
+        copy_to_model(self)
 
-    Ema.become = watching
+    Ema.copy_to_model = watching
     try:
         trainer.run(tasks[:1])
     finally:
-        Ema.become = become
+        Ema.copy_to_model = copy_to_model
     state = trainer.networks[GENERATOR].state_dict()
     assert seen["slow"]
     for name, slow in seen["slow"].items():
