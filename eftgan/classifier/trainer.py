@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from eftgan.adapters import select_task
+from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.modes import evaluating
 from eftgan.classifier.experiment import ClassifierTraining
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
@@ -252,7 +253,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
 def check_head(network: nn.Module, task: LabelledTask) -> None:
     """Refuse data whose number of classes is not that of the task's head."""
-    outputs = head_of(network, task.name).out_features
+    outputs = outputs_of(head_of(network, task.name))
     if outputs != len(task.classes):
         raise UserError(
             f"task {task.name}: the network's head has {outputs} outputs, the data {len(task.classes)} classes; "

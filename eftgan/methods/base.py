@@ -31,12 +31,16 @@ class Batch:
     features: Tensor | None = None  # what a classifier's head reads, with graph
 
 
+def _not_shown(role: str) -> Iterable[Any]:
+    raise RuntimeError(f"the training of a {role} does not show this to methods")
+
+
 @dataclass(frozen=True)
 class Probe:
-    """A look at the finished task: `losses(role)` yields one loss per sample, with graph, for that network."""
+    """A look at the finished task. Each yields, for the network of a role and in random order, what its name says."""
 
-    losses: Callable[[str], Iterable[Tensor]]
-    inputs: Callable[[str], Iterable[Tensor]] | None = None
+    losses: Callable[[str], Iterable[Tensor]]  # one loss per sample, with graph
+    inputs: Callable[[str], Iterable[Tensor]] = _not_shown  # batches of images
 
 
 @dataclass
@@ -45,10 +49,7 @@ class Method:
 
     title: ClassVar[str] = "Fine-tuning"  # what reports call it
     serves: ClassVar[frozenset[str]] = frozenset({"gan", "classifier"})  # kinds of experiments
-    base: ClassVar[str] = "train"  # pretrained: theta is frozen from the first task on
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
-    init: ClassVar[str] = "previous"  # where a later task's own parts start
-    first_init: ClassVar[str] = "identity"
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
 
@@ -56,6 +57,23 @@ class Method:
     later_rate: Annotated[
         Positive, Doc("tasks after the first: their learning rate, as a multiple of the training's own")
     ] = 1.0
+
+    # Where a method lets people choose one of these three, a field takes the place of the property.
+
+    @property
+    def base(self) -> str:
+        """train, or pretrained: theta is frozen from the first task on."""
+        return "train"
+
+    @property
+    def init(self) -> str:
+        """Where a later task's own parts start."""
+        return "previous"
+
+    @property
+    def first_init(self) -> str:
+        """Where the first task's own parts start."""
+        return "identity"
 
     @property
     def own_first_task(self) -> dict[str, str]:

@@ -90,6 +90,7 @@ class Eft(Method):
         earlier = task_names(networks[role])[:-1]
         if not earlier:
             return 0.0
+        assert batch.features is not None  # a classifier's batches have them
         return self.margin.loss(networks[role], earlier, batch.inputs, batch.features)
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:

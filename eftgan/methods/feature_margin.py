@@ -12,7 +12,7 @@ from eftgan.adapters import using_task
 from eftgan.adapters.modes import evaluating
 from eftgan.config import NonNegative
 from eftgan.errors import UserError
-from eftgan.methods.heads import head_input
+from eftgan.methods.heads import features_of
 
 VARIANCE_FLOOR = 1e-4
 L2_SCALE = 128.0  # of the authors' notebooks
@@ -96,9 +96,7 @@ class FeatureMargin:
         self.stored = {task: (state[f"{task}/0"].clone(), state[f"{task}/1"].clone()) for task in tasks}
 
 
-@torch.no_grad()
 def features_under(network: nn.Module, task: str, inputs: Tensor) -> Tensor:
     """Pre-output features of images under a finished task, in eval mode: its statistics must not move."""
-    with using_task(network, task), evaluating(network), head_input(network) as noted:
-        network(inputs)
-    return noted.features
+    with using_task(network, task), evaluating(network):
+        return features_of(network, inputs)
