@@ -30,15 +30,14 @@ from eftgan.gan.probe import gan_probe
 from eftgan.gan.recalibrate import recalibrate
 from eftgan.gan.round_robin import RoundRobinBatches
 from eftgan.gan.sampling import fixed_noise
-from eftgan.methods import Batch, Probe
+from eftgan.methods import Batch, Moment, Probe
 from eftgan.models.gans import GanFamily
 from eftgan.names import GENERATOR
 from eftgan.progress import progress_bar
-from eftgan.training.checkpoint import (
-    below,
-    restore_optimizers,
-)
+from eftgan.training.checkpoint import below, restore_optimizers
 from eftgan.training.ema import Ema
+from eftgan.training.held import Held
+from eftgan.training.optimizers import groups_of, make_adam, set_rate
 from eftgan.training.trainer import Trainer
 
 PENALTY_EVERY = 4  # batches: lazy regularisation (Karras et al. 2020), a fraction of the cost of every batch
@@ -63,6 +62,8 @@ class GanTrainer(Trainer[GanTask]):
     def run(self, tasks: list[GanTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
         names = [task.name for task in tasks]
+        if any(len(self.method.stages(first)) > 1 for first in (True, False)):
+            raise UserError(f"method.name: {self.method.name} trains a task in several stages, which a GAN's has not")
         resumed = self.restore(names)
         if self.progress.step and self.progress.step >= tasks[self.progress.task].steps:
             raise UserError(f"{self.folder.path / 'state'}: stands beyond the task's last step; was it shortened?")
@@ -78,6 +79,9 @@ class GanTrainer(Trainer[GanTask]):
         for network in self.networks.values():
             select_task(network, task.name)
             network.train()
+        (stage,) = self.method.stages(first=index == 0)
+        if fresh:
+            self.method.begin_stage(self.networks, task.name, stage.name)
         trainable = self.method.trainable(self.networks, task.name)
         # Listed once: a walk over all tasks' parameters at every step would cost more with every task.
         self._discriminating = [p for role in self.discriminators for p in trainable[role]]
@@ -85,16 +89,19 @@ class GanTrainer(Trainer[GanTask]):
         self.ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
         rate = self.options.learning_rate
         self._rates = {role: rate * self.method.rate(role, first=index == 0) for role in trainable}
-        self.optimizers = {role: self._optimizer(trainable[role], self._rates[role]) for role in trainable}
+        self.optimizers = {role: self._optimizer(role, trainable[role]) for role in trainable}
+        self.held = Held(self.method, self.networks, task.name)
         if not fresh:
-            self.ema.load_state_dict(below("ema", resumed))
-            restore_optimizers(self.optimizers, self.networks, resumed)
+            self.ema.load_state_dict(below("ema", resumed or {}))
+            restore_optimizers(self.optimizers, self.networks, resumed or {})
         together = self.method.trains_on([each.name for each in tasks[: index + 1]])
         self._train_steps(task, {each.name: each.images for each in tasks if each.name in together})
         self.ema.copy_to_model()
+        self.held.put_back(GENERATOR)
         self.ema = None
         self._recalibrate(together)
         self.agree_on_buffers()
+        self.method.end_stage(self.networks, task.name, stage.name)
         self.finish_task(index, task.name, frozen, self._probe(task))
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:
@@ -112,7 +119,8 @@ class GanTrainer(Trainer[GanTask]):
         first = progress.step * self.options.accumulation
         with bar:
             for micro, (of, batch) in enumerate(self._batches(task, images), first):
-                self._set_rates(progress.step / task.steps)
+                if micro % self.options.accumulation == 0:
+                    self._begin_step(Moment(progress.step, progress.step / task.steps))
                 with accelerator.accumulate(*networks.values()), self._using(of):
                     losses = self._micro_step(task.name, micro, batch, networks, stepping)
                 finite &= torch.stack(list(losses.values())).isfinite().all()
@@ -142,6 +150,7 @@ class GanTrainer(Trainer[GanTask]):
             self.accelerator.backward(loss)
             stepping[role].step()
             if self.accelerator.sync_gradients:
+                self.held.put_back(role)
                 self.method.after_step(role, self.networks)  # the gradients are still there to be looked at
             stepping[role].zero_grad()
             losses[role] = loss.detach()
@@ -191,15 +200,16 @@ class GanTrainer(Trainer[GanTask]):
         generator = stream(self.seed, task, "diffaugment", micro, rank)
         return lambda images: diff_augment(images, self.options.diffaugment, generator)
 
-    def _optimizer(self, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, rate, tuple(self.options.betas))
+    def _optimizer(self, role: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        first, second = self.options.betas
+        return make_adam(groups_of(self.method, role, parameters), self._rates[role], (first, second))
 
-    def _set_rates(self, done: float) -> None:
-        """The learning rates when this part of a task's steps is done."""
-        share = min(1.0, (1.0 - done) / self.options.decay) if self.options.decay else 1.0
+    def _begin_step(self, moment: Moment) -> None:
+        """Set the learning rates, and let the method set what depends on the moment."""
+        share = min(1.0, (1.0 - moment.share) / self.options.decay) if self.options.decay else 1.0
         for role, optimizer in self.optimizers.items():
-            for group in optimizer.param_groups:
-                group["lr"] = self._rates[role] * share
+            set_rate(optimizer, self._rates[role] * share)
+            self.method.begin_step(role, self.networks, moment)
 
     def _prepare(self) -> tuple[dict[str, nn.Module], dict[str, Any]]:
         """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks."""
@@ -239,15 +249,8 @@ class GanTrainer(Trainer[GanTask]):
             recalibrate(self.networks[GENERATOR], task, noise.to(self.accelerator.device))
 
     def _probe(self, task: GanTask) -> Probe:
-        return gan_probe(
-            self.networks,
-            lambda: task.images,
-            task.name,
-            self.seed,
-            self.family,
-            self._generator_loss,
-            self.adversarial.discriminator,
-        )
+        losses = self._generator_loss, self.adversarial.discriminator
+        return gan_probe(self.networks, task, self.seed, self.family, *losses)
 
     def _after_step(self, task: GanTask, losses: dict[str, Tensor], finite: Tensor, bar: tqdm) -> None:
         """Log, draw, save, stop: whatever is due."""

@@ -11,7 +11,8 @@ from eftgan.adapters import PARTS, AdapterConfig, task_names, task_state
 from eftgan.adapters.bank import Part
 from eftgan.config import OnlyFor, Positive
 from eftgan.errors import UserError
-from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
 from eftgan.methods.parameters import state_of_others
 from eftgan.names import CLASSIFIER

@@ -11,7 +11,8 @@ from typing_extensions import Doc
 
 from eftgan.adapters import task_names
 from eftgan.config import NonNegative, Positive
-from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.heads import features_of, head_of, train_heads
 from eftgan.methods.predecessor import Predecessor
 from eftgan.names import CLASSIFIER

@@ -15,7 +15,8 @@ from typing_extensions import Doc
 from eftgan.adapters import task_modules, task_names, using_task
 from eftgan.adapters.bank import Part
 from eftgan.config import NonNegative
-from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.parameters import train_all_tasks
 from eftgan.methods.predecessor import Predecessor
 from eftgan.names import GENERATOR

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from typing_extensions import Doc
 
 from eftgan.config import NonNegative
-from eftgan.methods.base import Batch, Method, Networks
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks
 from eftgan.methods.parameters import parameters_in_common
 from eftgan.names import CLASSIFIER
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import Doc
 
 from eftgan.config import Count, NonNegative, Positive, Share
-from eftgan.methods.base import Networks, Probe
+from eftgan.methods.exchange import Networks, Probe
 from eftgan.methods.quadratic import PathPenalty, Tensors, values, zeros
 
 

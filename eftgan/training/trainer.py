@@ -23,6 +23,7 @@ from eftgan.training.checkpoint import (
     save_training,
     write_task,
 )
+from eftgan.training.held import Held, held_entries
 from eftgan.training.stopping import Stopped, StopSignal
 
 
@@ -49,6 +50,7 @@ class Trainer(Generic[AnyTask]):
     after_task: Callable[[int], None] = lambda index: None
     progress: Progress = field(default_factory=Progress)
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)  # of the task in training
+    held: Held = field(init=False, repr=False)  # entries that this task must not write
 
     def run(self, tasks: list[AnyTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
@@ -89,7 +91,7 @@ class Trainer(Generic[AnyTask]):
         read_shared(self.folder, self.networks)
         for index, name in enumerate(finished):
             for role, network in self.networks.items():
-                read_task(self.folder, index, name, role, network)
+                read_task(self.folder, index, name, role, network, self.method)
         self.progress = Progress(task=len(finished))
         if self.accelerator.is_main_process:
             print(f"{self.folder.path}: no resume state; going on from the files of {', '.join(finished)}")
@@ -119,7 +121,8 @@ class Trainer(Generic[AnyTask]):
 
     def frozen_digest(self, task: str) -> str:
         """What must be the same after the task as before it."""
-        return tensors_digest(self.method.frozen(self.networks, task))
+        held = held_entries(self.method, self.networks, task)
+        return tensors_digest({**self.method.frozen(self.networks, task), **held})
 
     def finish_task(self, index: int, task: str, frozen: str, probe: Probe) -> None:
         """The method remembers; the promise is checked; only then the task's file and the state are written."""

@@ -169,9 +169,11 @@ def watch_optimizers(trainer) -> list[tuple[int, float]]:
     """Filled while training: number of parameters and learning rate of every optimizer that is made."""
     made, original = [], trainer._optimizer
 
-    def noting(parameters, rate):
-        made.append((sum(p.numel() for p in parameters), rate))
-        return original(parameters, rate)
+    def noting(role, parameters):
+        optimizer = original(role, parameters)
+        (group,) = optimizer.param_groups
+        made.append((sum(p.numel() for p in group["params"]), group["lr"]))
+        return optimizer
 
     trainer._optimizer = noting
     return made
