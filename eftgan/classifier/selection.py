@@ -1,17 +1,21 @@
 """How long a classifier trains, on which images, and which epoch its weights are taken from."""
 
+import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 from typing_extensions import Doc
 
 from eftgan.config import NonNegative, Positive
 from eftgan.data.labelled import LabelledImages
+from eftgan.data.sampler import StepBatches
+from eftgan.methods import MethodStage, Moment
 
 HELD_OUT = 0.1  # share of the training images that selection val looks at
 
@@ -46,7 +50,7 @@ class SeenImages(Dataset):
     def __len__(self) -> int:
         return len(self.kept)
 
-    def __getitem__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, indices: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """uint8 (B, 3, S, S) and labels (B,); images of one part stand together."""
         chosen = self.kept[torch.as_tensor(indices)]
         found = []
@@ -55,8 +59,7 @@ class SeenImages(Dataset):
             if len(own):
                 images, labels = part.fetch(own)
                 found.append((images, labels + offset))
-        images, labels = zip(*found, strict=True)
-        return torch.cat(images), torch.cat(labels)
+        return torch.cat([images for images, _ in found]), torch.cat([labels for _, labels in found])
 
     def divided(self, share: float, generator: torch.Generator) -> tuple["SeenImages", "SeenImages"]:
         """The images without a random share of them, and that share."""
@@ -68,21 +71,60 @@ class SeenImages(Dataset):
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of a task's training: images, heads, how many epochs, and its first step within the task."""
+    """A stretch of a task's training: images, heads, how many epochs.
+
+    `first` is the step within the task from which epochs, and so the learning rate, are counted. A method with stages
+    of its own divides the steps from there on: a stage then is one `part` of them.
+    """
 
     task: str
     heads: list[str]  # tasks whose joined outputs the labels of the images count through
-    images: Dataset
+    images: "SeenImages"
     epochs: float
     schedule: Schedule
     together: int  # images per step, over all processes
     first: int = 0
-    watch: Dataset | None = None  # images whose accuracy chooses the epoch
+    watch: "SeenImages | None" = None  # images whose accuracy chooses the epoch
+    name: str = MethodStage.name  # as the method calls it
+    part: tuple[float, float] = (0.0, 1.0)
+
+    def divided(self, stages: Sequence[MethodStage]) -> list["Stage"]:
+        """One after the other, the stages that a method makes of this one."""
+        ends = list(itertools.accumulate(stage.share for stage in stages))
+        if not all(stage.share > 0 for stage in stages) or not math.isclose(ends[-1], 1.0):
+            raise ValueError(f"the shares of stages must add up to 1: {stages}")
+        parts = itertools.pairwise([0.0, *ends[:-1], 1.0])
+        return [
+            dataclasses.replace(self, name=stage.name, part=part) for stage, part in zip(stages, parts, strict=True)
+        ]
+
+    def _at(self, share: float) -> int:
+        return self.first + round(share * max(1, math.ceil(self.epochs * len(self.images) / self.together)))
+
+    @property
+    def begin(self) -> int:
+        """The step within the task at which the stage begins."""
+        return self._at(self.part[0])
 
     @property
     def last(self) -> int:
         """The step within the task at which the stage ends."""
-        return self.first + max(1, math.ceil(self.epochs * len(self.images) / self.together))
+        return self._at(self.part[1])
+
+    def moment(self, step: int) -> Moment:
+        """What a method may know of a step of the task, within this stage."""
+        done = step - self.begin
+        return Moment(done, done / (self.last - self.begin), self.epoch(step) - self.epoch(self.begin))
+
+    def batches(
+        self, step: int, batch: int, *, seed: int, rank: int, world: int, workers: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images and labels from a step of the task to the stage's last: the same ones however often it stopped."""
+        sampler = StepBatches(
+            len(self.images), batch, seed=seed, task=self.task, rank=rank, world=world,
+            start_step=step - self.first, steps=self.last - step,
+        )  # fmt: skip
+        return iter(DataLoader(self.images, sampler=sampler, batch_size=None, num_workers=workers))
 
     def epoch(self, step: int) -> float:
         """Passes over the images after so many steps of the task."""

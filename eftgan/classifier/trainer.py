@@ -1,7 +1,7 @@
 """Continual training of a classifier: one readable loop over Accelerate.
 
-Per task: grow the network by a head (and what else the method gives a task) -> freeze -> SGD over what is trainable
--> prepare -> train -> the method remembers -> verify that nothing frozen moved -> save.
+Per task: grow the network by a head (and what else the method gives a task) -> for every stage: freeze -> SGD over what
+is trainable -> prepare -> train -> the method remembers -> verify that nothing frozen moved -> save.
 """
 
 import dataclasses
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from eftgan.adapters import select_task
+from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.modes import evaluating
 from eftgan.classifier.experiment import ClassifierTraining
+from eftgan.classifier.probe import classifier_probe
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
 from eftgan.data.augmentation import crop_flip_pad
 from eftgan.data.pixels import Pixels
-from eftgan.data.sampler import StepBatches
 from eftgan.data.splits import LabelledTask
 from eftgan.data.streams import stream, stream_seed
 from eftgan.errors import UserError
@@ -29,11 +29,9 @@ from eftgan.methods import Batch, Probe
 from eftgan.methods.heads import head_input, head_of
 from eftgan.names import CLASSIFIER
 from eftgan.progress import progress_bar
-from eftgan.training.checkpoint import (
-    below,
-    restore_optimizers,
-    with_prefix,
-)
+from eftgan.training.checkpoint import below, restore_optimizers, with_prefix
+from eftgan.training.held import Held
+from eftgan.training.optimizers import groups_of, make_sgd, set_rate
 from eftgan.training.trainer import Trainer
 
 EVALUATION_BATCH = 256
@@ -54,11 +52,20 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     def run(self, tasks: list[LabelledTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
         names = [task.name for task in tasks]
+        self._check_stages()
         self._lay_out()  # before a method copies the network: copies must round alike
         resumed = self.restore(names)
         self.run_tasks(
             names, lambda index: self._train_task(index, tasks, resumed), lambda index: self._probe(tasks[index])
         )
+
+    def _check_stages(self) -> None:
+        several = any(len(self.method.stages(first)) > 1 for first in (True, False))
+        if several and self.options.selection != "last":
+            raise UserError(
+                f"training.selection: {self.method.name} trains a task in several stages, and no epoch but the last "
+                f"ends with all of them done; set it to last, not {self.options.selection}"
+            )
 
     def _lay_out(self) -> None:
         """Channels last: a step of ResNet-18/3 then takes 0.7 of the time on a CPU."""
@@ -73,7 +80,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
             self._best.keep(self._restorable())
             resumed = None
         elif self.options.selection != "last":
-            self._best.load_state_dict(below("best", resumed))
+            self._best.load_state_dict(below("best", resumed or {}))
         check_head(self.network, task)
         select_task(self.network, task.name)
         frozen = self.frozen_digest(task.name)
@@ -92,8 +99,9 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         together = self.options.batch * self.accelerator.num_processes
         whole = Stage(name, heads, images, schedule.epochs, schedule, together)
         if self.options.selection == "last":
-            self._train_stage(whole, resumed)
-        elif self.options.selection == "test":
+            self._train_stages(whole.divided(self.method.stages(index == 0)), resumed)
+            return
+        if self.options.selection == "test":
             self._train_stage(dataclasses.replace(whole, watch=test), resumed)
             self._restore(self._best.kept)
         else:
@@ -104,6 +112,15 @@ class ClassifierTrainer(Trainer[LabelledTask]):
                 self._restore(self._best.kept)  # as the task began
                 resumed = None
             self._train_stage(dataclasses.replace(whole, epochs=self._best.epoch, first=search.last), resumed)
+        self.method.end_stage(self.networks, name, whole.name)
+
+    def _train_stages(self, stages: list[Stage], resumed: dict[str, Tensor] | None) -> None:
+        """One after the other. No state is saved between two, so one that a resumed task is past has been ended."""
+        passed = [stage for stage in stages if stage.last < self.progress.step]
+        for stage in stages[len(passed) :]:
+            self._train_stage(stage, resumed)
+            self.method.end_stage(self.networks, stage.task, stage.name)
+            resumed = None
 
     def _schedule(self, index: int) -> Schedule:
         first = index == 0 or self.method.fresh
@@ -114,33 +131,41 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     def _train_stage(self, stage: Stage, resumed: dict[str, Tensor] | None) -> None:
         self.network.train()
         self._lay_out()
-        parameters = self.method.trainable(self.networks, stage.task)[CLASSIFIER]
-        rate, decay = stage.schedule.learning_rate, stage.schedule.weight_decay
-        optimizer = torch.optim.SGD(parameters, rate, self.options.momentum, weight_decay=decay)
-        self.optimizers = {CLASSIFIER: optimizer}
+        if self.progress.step == stage.begin:
+            self.method.begin_stage(self.networks, stage.task, stage.name)
+        optimizer = self._optimizer(stage)
         if resumed is not None:
             restore_optimizers(self.optimizers, self.networks, resumed)
+        self.held = Held(self.method, self.networks, stage.task)
         model, stepping = self.accelerator.prepare(self.network, optimizer)
         progress, started = self.progress, time.monotonic() - self.progress.seconds
-        healthy = torch.ones((), dtype=torch.bool, device=self.accelerator.device)
+        finite = torch.ones((), dtype=torch.bool, device=self.accelerator.device)
         with self._bar(stage) as bar:
             for images, labels in self._batches(stage):
-                for group in optimizer.param_groups:
-                    group["lr"] = stage.schedule.rate_at(stage.epoch(progress.step))
+                set_rate(optimizer, stage.schedule.rate_at(stage.epoch(progress.step)))
+                self.method.begin_step(CLASSIFIER, self.networks, stage.moment(progress.step))
                 loss = self._loss(stage, images, labels, model)
                 self.accelerator.backward(loss)
                 stepping.step()
+                self.held.put_back(CLASSIFIER)
                 self.method.after_step(CLASSIFIER, self.networks)  # the gradients are still there to be looked at
                 stepping.zero_grad()
-                healthy &= loss.detach().isfinite()
+                finite &= loss.detach().isfinite()
                 progress.step, progress.total = progress.step + 1, progress.total + 1
                 progress.seconds = time.monotonic() - started
                 bar.update()
-                self._after_step(stage, loss.detach(), healthy, bar)
+                self._after_step(stage, loss.detach(), finite, bar)
         self.accelerator.free_memory()
 
+    def _optimizer(self, stage: Stage) -> torch.optim.Optimizer:
+        parameters = self.method.trainable(self.networks, stage.task)[CLASSIFIER]
+        groups, schedule = groups_of(self.method, CLASSIFIER, parameters), stage.schedule
+        made = make_sgd(groups, schedule.learning_rate, momentum=self.options.momentum, decay=schedule.weight_decay)
+        self.optimizers = {CLASSIFIER: made}
+        return made
+
     def _loss(self, stage: Stage, images: Tensor, labels: Tensor, model: nn.Module) -> Tensor:
-        """Cross-entropy and the method's penalty; every random number comes from (seed, task, step)."""
+        """The method's objective, cross-entropy as a rule, and its penalty; every draw follows (seed, task, step)."""
         rank, device = self.accelerator.process_index, self.accelerator.device
         step = self.progress.step - stage.first
         torch.manual_seed(stream_seed(self.seed, stage.task, "step", step, rank))  # dropout
@@ -150,8 +175,10 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         inputs, labels = self.pixels(images.to(device)), labels.to(device)
         with head_input(self.network) as noted:
             outputs = model(inputs)
-        loss = F.cross_entropy(self._joined(stage, outputs, noted.features), labels)
         batch = Batch(inputs, outputs, labels, noted.features)
+        loss = self.method.objective(
+            stage.name, batch, lambda: F.cross_entropy(self._joined(stage, outputs, noted.features), labels)
+        )
         return loss + self.method.penalty(CLASSIFIER, self.networks, batch)
 
     def _joined(self, stage: Stage, outputs: Tensor, features: Tensor) -> Tensor:
@@ -160,39 +187,36 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         return torch.cat(list(logits), dim=1)
 
     def _batches(self, stage: Stage) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches from the current step to the stage's last: the same ones however often training stopped."""
-        sampler = StepBatches(
-            len(stage.images), self.options.batch, seed=self.seed, task=stage.task,
-            start_step=self.progress.step - stage.first, steps=stage.last - self.progress.step,
-            rank=self.accelerator.process_index, world=self.accelerator.num_processes,
-        )  # fmt: skip
-        return iter(DataLoader(stage.images, sampler=sampler, batch_size=None, num_workers=self.options.workers))
+        rank, world, options = self.accelerator.process_index, self.accelerator.num_processes, self.options
+        return stage.batches(
+            self.progress.step, options.batch, seed=self.seed, rank=rank, world=world, workers=options.workers
+        )
 
-    def _after_step(self, stage: Stage, loss: Tensor, healthy: Tensor, bar: tqdm) -> None:
+    def _after_step(self, stage: Stage, loss: Tensor, finite: Tensor, bar: tqdm) -> None:
         """Log, watch, save, stop: whatever is due."""
         step, options = self.progress.step, self.options
         if self.due(options.log_every_steps) or step == stage.last:
-            if not healthy:
-                self.refuse_ill_health(stage.task)
+            self.check_finite(stage.task, finite)
             figures = {"loss": float(loss), **self.method.figures()}
             bar.set_postfix({name: f"{value:.2f}" for name, value in figures.items()}, refresh=False)
             self.accelerator.log({f"{stage.task}/{k}": v for k, v in figures.items()}, step=self.progress.total)
         if stage.watch is not None and stage.ends_epoch(step):
             self._watch(stage)
-        self.save_or_stop(stage.task, stage.last, options.save_every_steps, healthy)
+        self.save_or_stop(stage.task, stage.last, options.save_every_steps, finite)
 
     @torch.no_grad()
     def _watch(self, stage: Stage) -> None:
         """Note the epoch's accuracy; with `test`, the best epoch's weights are kept."""
         self.agree_on_buffers()
-        right = 0
+        watched, right = stage.watch, 0
+        assert watched is not None
         with evaluating(self.network), head_input(self.network) as noted:
-            for chunk in torch.arange(len(stage.watch)).split(EVALUATION_BATCH):
-                images, labels = stage.watch[chunk]
+            for chunk in torch.arange(len(watched)).split(EVALUATION_BATCH):
+                images, labels = watched[chunk]
                 outputs = self.network(self.pixels(images.to(self.accelerator.device)))
                 predicted = self._joined(stage, outputs, noted.features).argmax(1)
                 right += int((predicted.cpu() == labels).sum())
-        better = self._best.better(stage.epoch(self.progress.step), right / len(stage.watch))
+        better = self._best.better(stage.epoch(self.progress.step), right / len(watched))
         if better and self.options.selection == "test":
             self._best.keep(self._restorable())
 
@@ -207,25 +231,12 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         self.method.load_state_dict(below("method", kept), self.networks)
 
     def _probe(self, task: LabelledTask) -> Probe:
-        """The finished task's training images without augmentation, in random order, in eval mode."""
-        order = torch.randperm(len(task.train), generator=stream(self.seed, task.name, "probe"))
-
-        def batches(size: int) -> Iterator[tuple[Tensor, Tensor]]:
-            for chunk in order.split(size):
-                images, labels = task.train.fetch(chunk)
-                yield self.pixels(images.to(self.accelerator.device)), labels.to(self.accelerator.device)
-
-        def losses(role: str) -> Iterator[Tensor]:
-            with evaluating(self.network):
-                for inputs, labels in batches(1):
-                    yield F.cross_entropy(self.network(inputs), labels)
-
-        return Probe(losses, lambda role: (inputs for inputs, _ in batches(EVALUATION_BATCH)))
+        return classifier_probe(self.network, task, self.pixels, self.seed)
 
     def _bar(self, stage: Stage) -> tqdm:
-        total, done = stage.last - stage.first, self.progress.step - stage.first
-        show = self.accelerator.is_main_process
-        return progress_bar(total=total, initial=done, desc=stage.task, unit="step", show=show)
+        total, done = stage.last - stage.begin, self.progress.step - stage.begin
+        title = stage.task if stage.part == (0, 1) else f"{stage.task}, {stage.name}"
+        return progress_bar(total=total, initial=done, desc=title, unit="step", show=self.accelerator.is_main_process)
 
     def _record(self, task: str) -> None:
         """Figures of the finished task, for its score lines."""
@@ -253,7 +264,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
 def check_head(network: nn.Module, task: LabelledTask) -> None:
     """Refuse data whose number of classes is not that of the task's head."""
-    outputs = head_of(network, task.name).out_features
+    outputs = outputs_of(head_of(network, task.name))
     if outputs != len(task.classes):
         raise UserError(
             f"task {task.name}: the network's head has {outputs} outputs, the data {len(task.classes)} classes; "

@@ -6,16 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.data.augmentation import centre_crop, multiscale
-from eftgan.data.collection import ImageCollection
 from eftgan.data.streams import stream
+from eftgan.gan.experiment import GanTask
 from eftgan.methods import Probe
 from eftgan.models.gans import GanFamily
 
 
 def gan_probe(
     networks: Mapping[str, nn.Module],
-    open_images: Callable[[], ImageCollection],
-    task: str,
+    task: GanTask,
     seed: int,
     family: GanFamily,
     generator_loss: Callable[[list[Tensor]], Tensor],
@@ -23,15 +22,14 @@ def gan_probe(
 ) -> Probe:
     """In eval mode: the generator's loss on one noise, a discriminator's on one noise and one real image."""
     generator, *discriminators = networks
-    device = next(networks[generator].parameters()).device
     sizes = family.sizes
 
     def losses(role: str) -> Iterator[Tensor]:
-        images = open_images()
+        images, device = task.images, next(networks[generator].parameters()).device
         for network in networks.values():
             network.eval()
-        noise = stream(seed, task, "probe", "noise")
-        for index in torch.randperm(len(images), generator=stream(seed, task, "probe", "order")).tolist():
+        noise = stream(seed, task.name, "probe", "noise")
+        for index in torch.randperm(len(images), generator=stream(seed, task.name, "probe", "order")).tolist():
             fakes = networks[generator](torch.randn(1, family.z_dim, generator=noise).to(device))
             if role == generator:
                 yield generator_loss(fakes)

@@ -6,6 +6,7 @@ nothing frozen moved -> save.
 """
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,15 +31,14 @@ from eftgan.gan.probe import gan_probe
 from eftgan.gan.recalibrate import recalibrate
 from eftgan.gan.round_robin import RoundRobinBatches
 from eftgan.gan.sampling import fixed_noise
-from eftgan.methods import Batch, Probe
+from eftgan.methods import Batch, Moment, Probe
 from eftgan.models.gans import GanFamily
 from eftgan.names import GENERATOR
 from eftgan.progress import progress_bar
-from eftgan.training.checkpoint import (
-    below,
-    restore_optimizers,
-)
+from eftgan.training.checkpoint import below, restore_optimizers
 from eftgan.training.ema import Ema
+from eftgan.training.held import Held
+from eftgan.training.optimizers import groups_of, make_adam, set_rate
 from eftgan.training.trainer import Trainer
 
 PENALTY_EVERY = 4  # batches: lazy regularisation (Karras et al. 2020), a fraction of the cost of every batch
@@ -63,6 +63,8 @@ class GanTrainer(Trainer[GanTask]):
     def run(self, tasks: list[GanTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
         names = [task.name for task in tasks]
+        if any(len(self.method.stages(first)) > 1 for first in (True, False)):
+            raise UserError(f"method.name: {self.method.name} trains a task in several stages, which a GAN's has not")
         resumed = self.restore(names)
         if self.progress.step and self.progress.step >= tasks[self.progress.task].steps:
             raise UserError(f"{self.folder.path / 'state'}: stands beyond the task's last step; was it shortened?")
@@ -78,6 +80,9 @@ class GanTrainer(Trainer[GanTask]):
         for network in self.networks.values():
             select_task(network, task.name)
             network.train()
+        (stage,) = self.method.stages(first=index == 0)
+        if fresh:
+            self.method.begin_stage(self.networks, task.name, stage.name)
         trainable = self.method.trainable(self.networks, task.name)
         # Listed once: a walk over all tasks' parameters at every step would cost more with every task.
         self._discriminating = [p for role in self.discriminators for p in trainable[role]]
@@ -85,22 +90,25 @@ class GanTrainer(Trainer[GanTask]):
         self.ema = Ema(self.networks[GENERATOR], self.options.ema_decay)
         rate = self.options.learning_rate
         self._rates = {role: rate * self.method.rate(role, first=index == 0) for role in trainable}
-        self.optimizers = {role: self._optimizer(trainable[role], self._rates[role]) for role in trainable}
+        self.optimizers = {role: self._optimizer(role, trainable[role]) for role in trainable}
+        self.held = Held(self.method, self.networks, task.name)
         if not fresh:
-            self.ema.load_state_dict(below("ema", resumed))
-            restore_optimizers(self.optimizers, self.networks, resumed)
+            self.ema.load_state_dict(below("ema", resumed or {}))
+            restore_optimizers(self.optimizers, self.networks, resumed or {})
         together = self.method.trains_on([each.name for each in tasks[: index + 1]])
-        self._train_steps(task, {each.name: each.images for each in tasks if each.name in together})
-        self.ema.become()
+        self._train_steps(task, {each.name: each.images for each in tasks if each.name in together}, self.ema)
+        self.ema.copy_to_model()
+        self.held.put_back(GENERATOR)
         self.ema = None
         self._recalibrate(together)
         self.agree_on_buffers()
+        self.method.end_stage(self.networks, task.name, stage.name)
         self.finish_task(index, task.name, frozen, self._probe(task))
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:
         return {"ema": self.ema.state_dict()} if self.ema else {}
 
-    def _train_steps(self, task: GanTask, images: dict[str, ImageCollection]) -> None:
+    def _train_steps(self, task: GanTask, images: dict[str, ImageCollection], ema: Ema) -> None:
         """`images`: of the tasks that the method trains on, mostly of this one alone; they take turns."""
         networks, stepping = self._prepare()
         accelerator, progress = self.accelerator, self.progress
@@ -108,20 +116,21 @@ class GanTrainer(Trainer[GanTask]):
             total=task.steps, initial=progress.step, desc=task.name, unit="step", show=accelerator.is_main_process
         )
         started = time.monotonic() - progress.seconds
-        healthy = torch.ones((), dtype=torch.bool, device=accelerator.device)
+        finite = torch.ones((), dtype=torch.bool, device=accelerator.device)
         first = progress.step * self.options.accumulation
         with bar:
             for micro, (of, batch) in enumerate(self._batches(task, images), first):
-                self._set_rates(progress.step / task.steps)
+                if micro % self.options.accumulation == 0:
+                    self._begin_step(Moment(progress.step, progress.step / task.steps))
                 with accelerator.accumulate(*networks.values()), self._using(of):
                     losses = self._micro_step(task.name, micro, batch, networks, stepping)
-                healthy &= torch.stack(list(losses.values())).isfinite().all()
+                finite &= torch.stack(list(losses.values())).isfinite().all()
                 if accelerator.sync_gradients:
-                    self.ema.update()
+                    ema.update()
                     progress.step, progress.total = progress.step + 1, progress.total + 1
                     progress.seconds = time.monotonic() - started
                     bar.update()
-                    self._after_step(task, losses, healthy, bar)
+                    self._after_step(task, losses, finite, bar)
         accelerator.free_memory()
 
     def _micro_step(
@@ -142,6 +151,7 @@ class GanTrainer(Trainer[GanTask]):
             self.accelerator.backward(loss)
             stepping[role].step()
             if self.accelerator.sync_gradients:
+                self.held.put_back(role)
                 self.method.after_step(role, self.networks)  # the gradients are still there to be looked at
             stepping[role].zero_grad()
             losses[role] = loss.detach()
@@ -171,8 +181,8 @@ class GanTrainer(Trainer[GanTask]):
         """Adversarial over all stages, and what else the family asks for."""
         with self.accelerator.autocast():
             stages = zip(self.discriminators, fakes, strict=True)
-            adversarial = sum(self.adversarial.generator(self.networks[role](augment(fake))) for role, fake in stages)
-        return adversarial + sum(REGULARISERS[name](fakes) for name in self.family.regularisers)
+            losses = [self.adversarial.generator(self.networks[role](augment(fake))) for role, fake in stages]
+        return functools.reduce(torch.add, losses) + sum(REGULARISERS[name](fakes) for name in self.family.regularisers)
 
     @contextlib.contextmanager
     def _constant_discriminators(self) -> Iterator[None]:
@@ -191,15 +201,16 @@ class GanTrainer(Trainer[GanTask]):
         generator = stream(self.seed, task, "diffaugment", micro, rank)
         return lambda images: diff_augment(images, self.options.diffaugment, generator)
 
-    def _optimizer(self, parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, rate, tuple(self.options.betas))
+    def _optimizer(self, role: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        first, second = self.options.betas
+        return make_adam(groups_of(self.method, role, parameters), self._rates[role], (first, second))
 
-    def _set_rates(self, done: float) -> None:
-        """The learning rates when this part of a task's steps is done."""
-        share = min(1.0, (1.0 - done) / self.options.decay) if self.options.decay else 1.0
+    def _begin_step(self, moment: Moment) -> None:
+        """Set the learning rates, and let the method set what depends on the moment."""
+        share = min(1.0, (1.0 - moment.share) / self.options.decay) if self.options.decay else 1.0
         for role, optimizer in self.optimizers.items():
-            for group in optimizer.param_groups:
-                group["lr"] = self._rates[role] * share
+            set_rate(optimizer, self._rates[role] * share)
+            self.method.begin_step(role, self.networks, moment)
 
     def _prepare(self) -> tuple[dict[str, nn.Module], dict[str, Any]]:
         """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks."""
@@ -239,34 +250,26 @@ class GanTrainer(Trainer[GanTask]):
             recalibrate(self.networks[GENERATOR], task, noise.to(self.accelerator.device))
 
     def _probe(self, task: GanTask) -> Probe:
-        return gan_probe(
-            self.networks,
-            lambda: task.images,
-            task.name,
-            self.seed,
-            self.family,
-            self._generator_loss,
-            self.adversarial.discriminator,
-        )
+        losses = self._generator_loss, self.adversarial.discriminator
+        return gan_probe(self.networks, task, self.seed, self.family, *losses)
 
-    def _after_step(self, task: GanTask, losses: dict[str, Tensor], healthy: Tensor, bar: tqdm) -> None:
+    def _after_step(self, task: GanTask, losses: dict[str, Tensor], finite: Tensor, bar: tqdm) -> None:
         """Log, draw, save, stop: whatever is due."""
         options = self.options
         if self.due(options.log_every_steps) or self.progress.step == task.steps:
-            if not healthy:
-                self.refuse_ill_health(task.name)
+            self.check_finite(task.name, finite)
             values = {role: float(loss) for role, loss in losses.items()}
             shown = {role.replace("generator", "G").replace("discriminator", "D"): v for role, v in values.items()}
             bar.set_postfix({role: f"{value:.2f}" for role, value in shown.items()}, refresh=False)
             self.accelerator.log({f"{task.name}/{role}": v for role, v in values.items()}, step=self.progress.total)
         if self.due(options.snapshot_every_steps) and self.accelerator.is_main_process:
             self._draw_progress(task)
-        self.save_or_stop(task.name, task.steps, options.save_every_steps, healthy)
+        self.save_or_stop(task.name, task.steps, options.save_every_steps, finite)
 
     @torch.no_grad()
     def _draw_progress(self, task: GanTask) -> None:
         generator = self.networks[GENERATOR]
-        with self.ema.applied(), evaluating(generator):
+        with self.ema.applied() if self.ema else contextlib.nullcontext(), evaluating(generator):
             z = fixed_noise(self.seed, task.name, self.family.z_dim).to(self.accelerator.device)
             for size, images in zip(self.family.sizes, generator(z), strict=True):
                 name = f"{task.name}-step-{self.progress.step:06d}-{size}px.png"

@@ -1,8 +1,9 @@
 """Continual-learning methods: one idea a file; a new one is a file, a line here and a test."""
 
-from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.base import Method
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
+from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
 from eftgan.methods.finetune import Finetune
 from eftgan.methods.fixed import Fixed
 from eftgan.methods.joint import Joint
@@ -27,4 +28,15 @@ METHODS: dict[str, type[Method]] = {
     "separate": Separate,
 }
 
-__all__ = ["METHODS", "Batch", "Eft", "Finetune", "Method", "Networks", "Probe"]
+__all__ = [
+    "METHODS",
+    "Batch",
+    "Eft",
+    "Finetune",
+    "Group",
+    "Method",
+    "MethodStage",
+    "Moment",
+    "Networks",
+    "Probe",
+]

@@ -1,42 +1,24 @@
 """The interface of a continual-learning method; the base class is fine-tuning.
 
 One object serves the GAN trainer and the classifier trainer. Networks come as a mapping from role ("generator",
-"discriminator64", "classifier") to network. Per task the trainer calls grow -> trainable -> (penalty, after_step)
-at every step -> end_task, and afterwards checks that `frozen` has not changed and writes `snapshot`.
+"discriminator64", "classifier") to network. Per task the trainer calls grow -> begin_stage -> trainable, groups,
+writable -> (begin_step, objective, penalty, after_step) at every step -> end_stage -> end_task, and afterwards checks
+that `frozen` has not changed and writes `snapshot`.
 """
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from torch import Tensor, nn
 from typing_extensions import Doc
 
-from eftgan.adapters import PARTS, AdapterConfig, add_task, insert_adapters, registry_of, task_names, train_only
+from eftgan.adapters import PARTS, AdapterConfig, add_task, insert_adapters, load_task, task_names, train_only
 from eftgan.adapters.bank import Part
 from eftgan.config import Positive
+from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
 from eftgan.names import CLASSIFIER
-
-Networks = Mapping[str, nn.Module]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What a penalty may look at: the step's inputs (noise or images), outputs, and labels where there are any."""
-
-    inputs: Tensor
-    outputs: Any = None
-    labels: Tensor | None = None
-    features: Tensor | None = None  # what a classifier's head reads, with graph
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A look at the finished task: `losses(role)` yields one loss per sample, with graph, for that network."""
-
-    losses: Callable[[str], Iterable[Tensor]]
-    inputs: Callable[[str], Iterable[Tensor]] | None = None
 
 
 @dataclass
@@ -45,10 +27,7 @@ class Method:
 
     title: ClassVar[str] = "Fine-tuning"  # what reports call it
     serves: ClassVar[frozenset[str]] = frozenset({"gan", "classifier"})  # kinds of experiments
-    base: ClassVar[str] = "train"  # pretrained: theta is frozen from the first task on
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
-    init: ClassVar[str] = "previous"  # where a later task's own parts start
-    first_init: ClassVar[str] = "identity"
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
 
@@ -56,6 +35,23 @@ class Method:
     later_rate: Annotated[
         Positive, Doc("tasks after the first: their learning rate, as a multiple of the training's own")
     ] = 1.0
+
+    # Where a method lets people choose one of these three, a field takes the place of the property.
+
+    @property
+    def base(self) -> str:
+        """train, or pretrained: theta is frozen from the first task on."""
+        return "train"
+
+    @property
+    def init(self) -> str:
+        """Where a later task's own parts start."""
+        return "previous"
+
+    @property
+    def first_init(self) -> str:
+        """Where the first task's own parts start."""
+        return "identity"
 
     @property
     def own_first_task(self) -> dict[str, str]:
@@ -102,6 +98,34 @@ class Method:
             parameters[role] = train_only(network, task, shared=self.trains_shared(role, first))
         return parameters
 
+    def stages(self, first: bool) -> list[MethodStage]:
+        """The stretches of a task's training, each with new optimizers. More than one is for classifiers only."""
+        return [MethodStage()]
+
+    def begin_stage(self, networks: Networks, task: str, stage: str) -> None:
+        """Called once before a stage's first step, however often training stops and goes on."""
+
+    def end_stage(self, networks: Networks, task: str, stage: str) -> None:
+        """Called once after a stage's last step."""
+
+    def groups(self, role: str, parameters: list[nn.Parameter]) -> list[Group]:
+        """How the optimizer of this network divides the trainable parameters: each stands in one group."""
+        return [Group(parameters)]
+
+    def writable(self, role: str, network: nn.Module, task: str) -> Mapping[str, Tensor] | None:
+        """By parameter, a bool tensor: True where the task may write. What is left out it may write everywhere.
+
+        The trainer puts the other entries back after every step. The answer must depend on earlier tasks alone.
+        """
+        return None
+
+    def begin_step(self, role: str, networks: Networks, moment: Moment) -> None:
+        """Called before the forward of every step, for each network; what it sets must follow from the moment."""
+
+    def objective(self, stage: str, batch: Batch, usual: Callable[[], Tensor]) -> Tensor:
+        """The loss of a classifier's step, to which the penalty is added; `usual` computes cross-entropy."""
+        return usual()
+
     def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
         """Added to the loss of the network that is being stepped."""
         return 0.0
@@ -129,6 +153,12 @@ class Method:
         """tau_t by role, for a small task file; None where the whole generator must be kept per task."""
         return None
 
+    def restore(self, networks: Networks, task: str, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `snapshot` gave, into networks that have the shared weights and all tasks before this one."""
+        for role, network in networks.items():
+            own = {key.removeprefix(f"{role}/"): t for key, t in tensors.items() if key.startswith(f"{role}/")}
+            load_task(network, task, own)
+
     def state_dict(self) -> dict[str, Tensor]:
         """Tensors that the method needs to go on after a stop."""
         return {}
@@ -139,4 +169,4 @@ class Method:
 
 def seen_tasks(networks: Networks) -> list[str]:
     """Tasks of the networks (all have the same)."""
-    return list(registry_of(next(iter(networks.values()))).rows)
+    return task_names(next(iter(networks.values())))

@@ -11,7 +11,8 @@ from eftgan.adapters import PARTS, AdapterConfig, task_names, task_state
 from eftgan.adapters.bank import Part
 from eftgan.config import OnlyFor, Positive
 from eftgan.errors import UserError
-from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
 from eftgan.methods.parameters import state_of_others
 from eftgan.names import CLASSIFIER
@@ -90,6 +91,7 @@ class Eft(Method):
         earlier = task_names(networks[role])[:-1]
         if not earlier:
             return 0.0
+        assert batch.features is not None  # a classifier's batches have them
         return self.margin.loss(networks[role], earlier, batch.inputs, batch.features)
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:

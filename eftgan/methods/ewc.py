@@ -8,7 +8,7 @@ from torch import Tensor
 from typing_extensions import Doc
 
 from eftgan.config import Count, NonNegative, Share
-from eftgan.methods.base import Networks, Probe
+from eftgan.methods.exchange import Networks, Probe
 from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, values
 
 

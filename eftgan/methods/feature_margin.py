@@ -12,7 +12,7 @@ from eftgan.adapters import using_task
 from eftgan.adapters.modes import evaluating
 from eftgan.config import NonNegative
 from eftgan.errors import UserError
-from eftgan.methods.heads import head_input
+from eftgan.methods.heads import features_of
 
 VARIANCE_FLOOR = 1e-4
 L2_SCALE = 128.0  # of the authors' notebooks
@@ -33,10 +33,10 @@ def gaussian_kl(p: Gaussian, q: Gaussian, reduce: Literal["sum", "mean"] = "sum"
 
 @dataclass
 class FeatureMargin:
-    """L_M of the paper, eq. 5: sum over earlier tasks i of max(Delta - KL(P_t || Q_i), 0)."""
+    """L_M of the paper, eq. 7: sum over earlier tasks i of max(Delta - KL(P_t || Q_i), 0)."""
 
-    form: Annotated[Literal["kl", "l2"], Doc("kl: eq. 5; l2: the distance of the authors' notebooks")] = "kl"
-    strength: Annotated[NonNegative, Doc("lambda of eq. 6")] = 0.05
+    form: Annotated[Literal["kl", "l2"], Doc("kl: eq. 7; l2: the distance of the authors' notebooks")] = "kl"
+    strength: Annotated[NonNegative, Doc("lambda of eq. 8")] = 0.05
     delta: Annotated[NonNegative, Doc("the margin Delta")] = 1.0
     reduce: Annotated[
         Literal["sum", "mean"], Doc("over features; a sum over hundreds of them mostly exceeds the margin")
@@ -60,11 +60,11 @@ class FeatureMargin:
         """lambda * L_M for the current batch; `features` are those under the task in training."""
         p = gaussian(features)
         hinges = [(self.delta - self._distance(network, task, inputs, features, p)).clamp_min(0) for task in earlier]
-        total = torch.stack(hinges).sum()  # eq. 5
+        total = torch.stack(hinges).sum()  # eq. 7
         if self.form == "l2":
             total = total / len(earlier)
         self.counts += torch.tensor([int(total.detach() > 0), 1])
-        return self.strength * total  # the second term of eq. 6
+        return self.strength * total  # the second term of eq. 8
 
     def _distance(self, network: nn.Module, task: str, inputs: Tensor, features: Tensor, p: Gaussian) -> Tensor:
         if self.statistics == "stored":
@@ -96,9 +96,7 @@ class FeatureMargin:
         self.stored = {task: (state[f"{task}/0"].clone(), state[f"{task}/1"].clone()) for task in tasks}
 
 
-@torch.no_grad()
 def features_under(network: nn.Module, task: str, inputs: Tensor) -> Tensor:
     """Pre-output features of images under a finished task, in eval mode: its statistics must not move."""
-    with using_task(network, task), evaluating(network), head_input(network) as noted:
-        network(inputs)
-    return noted.features
+    with using_task(network, task), evaluating(network):
+        return features_of(network, inputs)

@@ -8,7 +8,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from typing_extensions import Doc
 
 from eftgan.adapters import task_names, task_state
-from eftgan.methods.base import Method, Networks
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Networks
 from eftgan.methods.parameters import state_of_others
 from eftgan.names import CLASSIFIER
 

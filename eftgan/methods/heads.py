@@ -2,11 +2,14 @@
 
 import contextlib
 from collections.abc import Iterator
+from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import TaskBank, named_banks, registry_of
 from eftgan.adapters.bank import unwrap
+from eftgan.adapters.layers import Layer
 
 
 def head_bank_name(network: nn.Module) -> str:
@@ -16,12 +19,14 @@ def head_bank_name(network: nn.Module) -> str:
 
 def head_bank(network: nn.Module) -> TaskBank:
     """The bank of the output layers."""
-    return unwrap(network).get_submodule(head_bank_name(network))
+    bank = unwrap(network).get_submodule(head_bank_name(network))
+    assert isinstance(bank, TaskBank)
+    return bank
 
 
-def head_of(network: nn.Module, task: str) -> nn.Module:
+def head_of(network: nn.Module, task: str) -> Layer:
     """The output layer of one task."""
-    return head_bank(network).tasks[registry_of(network).row(task)["heads"]]
+    return cast(Layer, head_bank(network).tasks[registry_of(network).row(task)["heads"]])
 
 
 class HeadInput:
@@ -43,6 +48,14 @@ def head_input(network: nn.Module) -> Iterator[HeadInput]:
         yield noted
     finally:
         hook.remove()
+
+
+@torch.no_grad()
+def features_of(network: nn.Module, inputs: Tensor) -> Tensor:
+    """Pre-output features (B, F) of a network that does not train."""
+    with head_input(network) as noted:
+        network(inputs)
+    return noted.features
 
 
 def train_heads(network: nn.Module, parameters: list[nn.Parameter]) -> list[nn.Parameter]:

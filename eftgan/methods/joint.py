@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from eftgan.adapters.bank import Part
-from eftgan.methods.base import Method, Networks
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Networks
 from eftgan.methods.parameters import train_all_tasks
 from eftgan.names import CLASSIFIER
 

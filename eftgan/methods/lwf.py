@@ -1,6 +1,5 @@
 """Learning without forgetting (Li and Hoiem 2017)."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -12,8 +11,10 @@ from typing_extensions import Doc
 
 from eftgan.adapters import task_names
 from eftgan.config import NonNegative, Positive
-from eftgan.methods.base import Batch, Method, Networks, Probe
-from eftgan.methods.heads import head_input, head_of, train_heads
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks, Probe
+from eftgan.methods.heads import features_of, head_of, train_heads
+from eftgan.methods.predecessor import Predecessor
 from eftgan.names import CLASSIFIER
 
 
@@ -38,41 +39,32 @@ class Lwf(Method):
     temperature: Annotated[Positive, Doc("T: probabilities are raised to 1/T")] = 2.0
 
     def __post_init__(self) -> None:
-        self.teacher: nn.Module | None = None  # the network as the task found it
+        self.teacher = Predecessor()  # the network as the task found it
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         super().grow(networks, task, init=init, head_size=head_size)
         if len(task_names(networks[CLASSIFIER])) > 1:
-            self.teacher = _frozen_copy(networks[CLASSIFIER])
+            self.teacher.take(networks[CLASSIFIER])
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         network = networks[CLASSIFIER]
-        if self.teacher is not None:
-            self.teacher.to(next(network.parameters()).device)
+        self.teacher.to(next(network.parameters()).device)
         return {role: train_heads(network, found) for role, found in super().trainable(networks, task).items()}
 
     def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
-        if self.teacher is None:
+        if not self.teacher:
             return 0.0
-        with torch.no_grad(), head_input(self.teacher) as noted:
-            self.teacher(batch.inputs)
-        losses = []
+        features, losses = features_of(self.teacher.network, batch.inputs), []
         for task in task_names(networks[role])[:-1]:
             new = head_of(networks[role], task)(batch.features)
-            losses.append(distillation(new, head_of(self.teacher, task)(noted.features), self.temperature))
+            losses.append(distillation(new, head_of(self.teacher.network, task)(features), self.temperature))
         return self.strength * torch.stack(losses).sum()
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
-        self.teacher = None
+        self.teacher.drop()
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {} if self.teacher is None else self.teacher.state_dict()
+        return self.teacher.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
-        self.teacher = _frozen_copy(networks[CLASSIFIER]) if state else None
-        if self.teacher is not None:
-            self.teacher.load_state_dict(state)
-
-
-def _frozen_copy(network: nn.Module) -> nn.Module:
-    return copy.deepcopy(network).eval().requires_grad_(False)
+        self.teacher.load(state, networks[CLASSIFIER])

@@ -9,7 +9,7 @@ from typing_extensions import Doc
 
 from eftgan.adapters.modes import evaluating
 from eftgan.config import Count, NonNegative
-from eftgan.methods.base import Networks, Probe
+from eftgan.methods.exchange import Networks, Probe
 from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, values, zeros
 from eftgan.names import CLASSIFIER
 

@@ -4,7 +4,6 @@ The authors' auxiliary classifier and gradient penalty are left out: all methods
 so that the continual-learning idea alone is compared.
 """
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -13,11 +12,13 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Doc
 
-from eftgan.adapters import registry_of, remove_task, task_modules, task_names, using_task
+from eftgan.adapters import task_modules, task_names, using_task
 from eftgan.adapters.bank import Part
 from eftgan.config import NonNegative
-from eftgan.methods.base import Batch, Method, Networks, Probe
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.parameters import train_all_tasks
+from eftgan.methods.predecessor import Predecessor
 from eftgan.names import GENERATOR
 
 
@@ -37,26 +38,25 @@ class Mergan(Method):
     strength: Annotated[NonNegative, Doc("of the alignment; the authors' 1e-3 on a batch sum of 64 is 0.064")] = 0.064
 
     def __post_init__(self) -> None:
-        self.previous: nn.Module | None = None  # G_{t-1}
+        self.previous = Predecessor()  # G_{t-1}
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         """The earlier tasks' normalisation goes on training too: the alignment holds it in place."""
         found = super().trainable(networks, task)
         found[GENERATOR] = train_all_tasks(networks[GENERATOR])
-        if self.previous is not None:
-            self.previous.to(found[GENERATOR][0].device)
+        self.previous.to(found[GENERATOR][0].device)
         return found
 
     def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
-        if role != GENERATOR or self.previous is None:
+        if role != GENERATOR or not self.previous:
             return 0.0
-        earlier = task_names(self.previous)
+        earlier = task_names(self.previous.network)
         return self.strength * sum(self.alignment(networks[role], task, batch.inputs) for task in earlier)
 
     def alignment(self, generator: nn.Module, task: str, z: Tensor) -> Tensor:
         """One earlier task's term, in eval mode on both sides: just what sampling computes."""
-        with torch.no_grad(), using_task(self.previous, task):
-            wanted = self.previous(z)
+        with torch.no_grad(), using_task(self.previous.network, task) as previous:
+            wanted = previous(z)
         for norm in task_modules(generator, task, "norms"):
             norm.eval()
         with using_task(generator, task):
@@ -65,18 +65,10 @@ class Mergan(Method):
         return 0.5 * sum((new - old).square().flatten(1).sum(1).mean() for new, old in pairs)
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
-        self.previous = copy.deepcopy(networks[GENERATOR]).eval().requires_grad_(False)
+        self.previous.take(networks[GENERATOR])
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {} if self.previous is None else self.previous.state_dict()
+        return self.previous.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
-        if not state:
-            return
-        previous = copy.deepcopy(networks[GENERATOR])
-        for task in task_names(previous):
-            key = f".tasks.{registry_of(previous).row(task)['norms']}."
-            if not any(key in name for name in state):
-                remove_task(previous, task)  # the task in training: the predecessor does not know it
-        previous.load_state_dict(state)
-        self.previous = previous.eval().requires_grad_(False)
+        self.previous.load(state, networks[GENERATOR])

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from typing_extensions import Doc
 
 from eftgan.config import NonNegative
-from eftgan.methods.base import Batch, Method, Networks
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Networks
 from eftgan.methods.parameters import parameters_in_common
 from eftgan.names import CLASSIFIER
 
@@ -35,8 +36,10 @@ class QuadraticPenalty(Method):
 
     def protected(self, role: str, networks: Networks) -> dict[str, nn.Parameter]:
         """The parameters that go on training in every task."""
-        own_heads = {"heads"} if role == CLASSIFIER else set()
-        return parameters_in_common(networks[role], set(self.owned_by_tasks(role)) | own_heads)
+        owned = set(self.owned_by_tasks(role))
+        if role == CLASSIFIER:
+            owned.add("heads")
+        return parameters_in_common(networks[role], owned)
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         parameters = super().trainable(networks, task)

@@ -1,5 +1,6 @@
 """Riemannian walk (Chaudhry et al. 2018), without stored images."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -8,7 +9,7 @@ from torch import Tensor
 from typing_extensions import Doc
 
 from eftgan.config import Count, NonNegative, Positive, Share
-from eftgan.methods.base import Networks, Probe
+from eftgan.methods.exchange import Networks, Probe
 from eftgan.methods.quadratic import PathPenalty, Tensors, values, zeros
 
 
@@ -80,7 +81,7 @@ class RWalk(PathPenalty):
     def state_dict(self) -> Tensors:
         return super().state_dict() | {f"steps/{role}": torch.tensor(count) for role, count in self.steps.items()}
 
-    def load_state_dict(self, state: Tensors, networks: Networks) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
         counts = {key: value for key, value in state.items() if key.startswith("steps/")}
         super().load_state_dict({key: state[key] for key in state if key not in counts}, networks)
         self.steps = {key.removeprefix("steps/"): int(value) for key, value in counts.items()}

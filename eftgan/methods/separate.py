@@ -12,7 +12,8 @@ from eftgan.adapters import PARTS, AdapterConfig, add_task, named_banks, registr
 from eftgan.adapters.bank import Part
 from eftgan.adapters.tasks import resize_head
 from eftgan.errors import UserError
-from eftgan.methods.base import Method, Networks
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Networks
 from eftgan.methods.heads import head_of
 from eftgan.methods.parameters import parameters_in_common, state_of_others
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from typing_extensions import Doc
 
 from eftgan.config import NonNegative, Positive
-from eftgan.methods.base import Networks, Probe
+from eftgan.methods.exchange import Networks, Probe
 from eftgan.methods.quadratic import PathPenalty, values, zeros
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import fingerprint, load_shared, load_task, shared_state
+from eftgan.adapters import fingerprint, load_shared, shared_state
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.storage import describe_adapters
 from eftgan.adapters.taskfile import read_task_file, write_task_file
@@ -207,8 +207,10 @@ def read_shared(folder: RunFolder, networks: Networks) -> None:
             load_shared(network, below(role, tensors))
 
 
-def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.Module) -> None:
-    """Give a network (banks in, no such task yet) what a task's file holds for it."""
+def read_task(
+    folder: RunFolder, index: int, task: str, role: str, network: nn.Module, method: Method | None = None
+) -> None:
+    """Give a network (banks in, no such task yet) what a task's file holds for it, as the method puts it back."""
     path = folder.task_file(index, task)
     file = read_task_file(path)
     if file.task != task:
@@ -221,7 +223,7 @@ def read_task(folder: RunFolder, index: int, task: str, role: str, network: nn.M
         own, base = fingerprint(network), file.bases.get(role)
         if own != base:
             raise UserError(f"made for another base: its fingerprint is {base}, that of {folder.shared} is {own}")
-        load_task(network, task, file.states[role])
+        (method or Method()).restore({role: network}, task, with_prefix(role, file.states[role]))
 
 
 def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -38,8 +38,8 @@ class Ema:
             slow.copy_(held)
 
     @torch.no_grad()
-    def become(self) -> None:
-        """The slow parameters become the network's own: the end of a task."""
+    def copy_to_model(self) -> None:
+        """Give the network the slow parameters: the end of a task."""
         torch._foreach_copy_([p.detach() for p in self.live], self.slow)
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -23,6 +23,7 @@ from eftgan.training.checkpoint import (
     save_training,
     write_task,
 )
+from eftgan.training.held import Held, held_entries
 from eftgan.training.stopping import Stopped, StopSignal
 
 
@@ -49,6 +50,7 @@ class Trainer(Generic[AnyTask]):
     after_task: Callable[[int], None] = lambda index: None
     progress: Progress = field(default_factory=Progress)
     optimizers: dict[str, torch.optim.Optimizer] = field(default_factory=dict)  # of the task in training
+    held: Held = field(init=False, repr=False)  # entries that this task must not write
 
     def run(self, tasks: list[AnyTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
@@ -59,7 +61,7 @@ class Trainer(Generic[AnyTask]):
         with StopSignal(self.accelerator) as self._stop:
             for index, name in enumerate(names):
                 if self.start and index == self.progress.number == 0:
-                    self._take_over_first_task(name, probe(0))
+                    self._take_over_first_task(self.start, name, probe(0))
                 elif index == self.progress.task:
                     train_task(index)
                 with self._stop.at_once(f"stopped after task {name!r}; its files are whole"):
@@ -89,15 +91,15 @@ class Trainer(Generic[AnyTask]):
         read_shared(self.folder, self.networks)
         for index, name in enumerate(finished):
             for role, network in self.networks.items():
-                read_task(self.folder, index, name, role, network)
+                read_task(self.folder, index, name, role, network, self.method)
         self.progress = Progress(task=len(finished))
         if self.accelerator.is_main_process:
             print(f"{self.folder.path}: no resume state; going on from the files of {', '.join(finished)}")
 
-    def _take_over_first_task(self, task: str, probe: Probe) -> None:
+    def _take_over_first_task(self, start: RunFolder, task: str, probe: Probe) -> None:
         """Begin with another run's finished first task as if it had been trained here; its groups may be narrower."""
-        self.progress, tensors = restore_networks(self.start, self.networks, Method(), widen=True)
-        self.read_further(tensors)
+        self.progress, tensors = restore_networks(start, self.networks, Method(), widen=True)
+        self.read_further(tensors or {})
         for network in self.networks.values():
             network.to(self.accelerator.device)
             select_task(network, task)
@@ -119,7 +121,8 @@ class Trainer(Generic[AnyTask]):
 
     def frozen_digest(self, task: str) -> str:
         """What must be the same after the task as before it."""
-        return tensors_digest(self.method.frozen(self.networks, task))
+        held = held_entries(self.method, self.networks, task)
+        return tensors_digest({**self.method.frozen(self.networks, task), **held})
 
     def finish_task(self, index: int, task: str, frozen: str, probe: Probe) -> None:
         """The method remembers; the promise is checked; only then the task's file and the state are written."""
@@ -153,11 +156,11 @@ class Trainer(Generic[AnyTask]):
         """Whether something that happens every so many steps (0: never) happens now."""
         return bool(every) and self.progress.step % every == 0
 
-    def save_or_stop(self, task: str, last_step: int, every: int, healthy: Tensor) -> None:
+    def save_or_stop(self, task: str, last_step: int, every: int, finite: Tensor) -> None:
         """After a step: write the state when it is due, and stop if a signal asked for it."""
         last, stop = self.progress.step == last_step, self._stop.requested()
-        if (last or stop or self.due(every)) and not healthy:
-            self.refuse_ill_health(task)
+        if last or stop or self.due(every):
+            self.check_finite(task, finite)
         if last or not (stop or self.due(every)):
             return
         self.save()
@@ -165,12 +168,13 @@ class Trainer(Generic[AnyTask]):
             step = self.progress.step
             raise Stopped(f"stopped in task {task!r} at step {step} of {last_step}; the state is saved")
 
-    def refuse_ill_health(self, task: str) -> None:
-        """A loss is not finite: stop before any state is written."""
-        raise UserError(
-            f"task {task!r}: a loss became infinite or NaN by step {self.progress.step}; the last good state is kept "
-            f"in {self.folder.path / 'state'}. Lower the learning rate or the method's strength and run again"
-        )
+    def check_finite(self, task: str, finite: Tensor) -> None:
+        """Stop before any state is written if a loss was not finite; `finite` is one boolean over all steps so far."""
+        if not finite:
+            raise UserError(
+                f"task {task!r}: a loss became infinite or NaN by step {self.progress.step}; the last good state is "
+                f"kept in {self.folder.path / 'state'}. Lower the learning rate or the method's strength and run again"
+            )
 
     @torch.no_grad()
     def agree_on_buffers(self) -> None:

@@ -5,6 +5,7 @@ import torch
 
 from eftgan.classifier.selection import Best, Schedule, SeenImages, Stage
 from eftgan.data.labelled import LabelledImages
+from eftgan.methods import MethodStage, Moment
 
 
 def images(count: int, first: int = 0) -> LabelledImages:
@@ -24,6 +25,23 @@ def test_stages_count_steps_and_epochs():
     assert stage.last == 15  # 100 images in fives of 20
     assert stage.epoch(10) == 0
     assert [step for step in range(11, 16) if stage.ends_epoch(step)] == [13, 15]
+
+
+def test_a_method_divides_a_stage_and_the_learning_rate_goes_on_through_the_parts():
+    whole = Stage("a", ["a"], images(50), 2, Schedule(), together=20, first=10)
+    assert whole.divided([MethodStage()]) == [whole]
+    one, two = whole.divided([MethodStage("one", 0.4), MethodStage("two", 0.6)])
+    assert [(each.name, each.begin, each.last) for each in (one, two)] == [("one", 10, 12), ("two", 12, 15)]
+    assert two.epoch(12) == pytest.approx(0.8)  # of the task: what the schedule looks at
+    assert one.moment(11) == Moment(1, 0.5, pytest.approx(0.4))
+    assert two.moment(12) == Moment(0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.4), (1.0, 0.0), (0.7, 0.7)])
+def test_stages_of_a_method_must_make_up_the_whole(shares):
+    whole = Stage("a", ["a"], images(50), 2, Schedule(), together=20)
+    with pytest.raises(ValueError, match="add up to 1"):
+        whole.divided([MethodStage(str(share), share) for share in shares])
 
 
 def test_joined_images_have_joined_labels():

@@ -132,17 +132,17 @@ def test_a_damaged_state_is_passed_over_for_the_one_before(tiny):
 def test_the_average_becomes_the_generator_at_the_end_of_a_task(tiny):
     trainer, tasks = trainer_for(tiny("training.ema_decay=0.5"))
     seen = {}
-    become = Ema.become
+    copy_to_model = Ema.copy_to_model
 
     def watching(self):
         seen.setdefault("slow", {name: slow.clone() for name, slow in self.state_dict().items()})
-        become(self)
+        copy_to_model(self)
 
-    Ema.become = watching
+    Ema.copy_to_model = watching
     try:
         trainer.run(tasks[:1])
     finally:
-        Ema.become = become
+        Ema.copy_to_model = copy_to_model
     state = trainer.networks[GENERATOR].state_dict()
     assert seen["slow"]
     for name, slow in seen["slow"].items():
@@ -169,9 +169,11 @@ def watch_optimizers(trainer) -> list[tuple[int, float]]:
     """Filled while training: number of parameters and learning rate of every optimizer that is made."""
     made, original = [], trainer._optimizer
 
-    def noting(parameters, rate):
-        made.append((sum(p.numel() for p in parameters), rate))
-        return original(parameters, rate)
+    def noting(role, parameters):
+        optimizer = original(role, parameters)
+        (group,) = optimizer.param_groups
+        made.append((sum(p.numel() for p in group["params"]), group["lr"]))
+        return optimizer
 
     trainer._optimizer = noting
     return made

@@ -70,9 +70,10 @@ def learn(tmp_path, three_tasks):
     """Train a method on the three tasks (or others) and measure after each."""
 
     def run(
-        method: Method, tasks=None, *, norm=True, epochs=2.0, rate=0.05, milestones=None, out="run", seed=0, **options
-    ) -> Learned:
-        tasks = tasks or three_tasks
+        method: Method, tasks=None, *, norm=True, epochs=2.0, rate=0.05, milestones=None, decay=1e-4, out="run", seed=0,
+        **options,
+    ) -> Learned:  # fmt: skip
+        tasks, options = tasks or three_tasks, {"augment": False, **options}
         torch.manual_seed(seed)
         network = Tiny(len(tasks[0].classes), norm)
         method.prepare({CLASSIFIER: network}, {CLASSIFIER: AdapterConfig(4, 4, heads=("head",))})
@@ -88,8 +89,8 @@ def learn(tmp_path, three_tasks):
                 seen[task.name] = answers[on]
             logits.append(seen)
 
-        schedule = Schedule(epochs, rate, milestones or [0.75 * epochs], weight_decay=1e-4)
-        training = ClassifierTraining(batch=20, first=schedule, augment=False, **options)
+        schedule = Schedule(epochs, rate, milestones or [0.75 * epochs], weight_decay=decay)
+        training = ClassifierTraining(batch=20, first=schedule, **options)
         folder = RunFolder(tmp_path / out)
         trainer = ClassifierTrainer(
             accelerator=make_accelerator(folder.path), networks={"classifier": network}, method=method,

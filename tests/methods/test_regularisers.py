@@ -262,9 +262,3 @@ def test_a_resumed_regulariser_has_the_same_memory():
         networks[CLASSIFIER].body.weight += 0.1
     batch = Batch(X)
     assert torch.equal(ewc.penalty(CLASSIFIER, networks, batch), again.penalty(CLASSIFIER, networks, batch))
-
-
-@pytest.mark.parametrize("method", [Lwf(), Mas()])
-def test_methods_for_classifiers_refuse_a_gan(method):
-    with pytest.raises(UserError, match="is for a classifier, not for a gan"):
-        method.prepare({"generator": Line()}, {"generator": AdapterConfig(1, 0)})
