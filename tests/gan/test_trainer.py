@@ -328,10 +328,10 @@ def test_restarting_discriminators_begin_every_later_task_as_the_first_left_them
     begun = []
 
     class Watching(GanTrainer):
-        def _train_steps(self, task, images):
+        def _train_steps(self, task, images, ema):
             if self.progress.step == 0:
                 begun.append({k: t.clone() for k, t in self.networks["discriminator32"].state_dict().items()})
-            super()._train_steps(task, images)
+            super()._train_steps(task, images, ema)
 
     for words in (RESTART,), (RESTART, FURTHER):
         trainer, tasks = trainer_for(tiny(*words))
