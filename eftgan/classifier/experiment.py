@@ -63,7 +63,7 @@ class ClassifierTraining(Training):
 
 
 def _for_classifiers(method: type) -> bool:
-    return issubclass(method, Method) and "classifier" in method.serves
+    return issubclass(method, Method) and method.suits("classifier")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,7 +127,7 @@ def _experiment(
 
     path = config.with_suffix("") / f"{recipe}.yaml"
     if not path.is_file() and recipe not in METHODS:
-        raise _unknown(recipe, [name for name in METHODS if kind.name in METHODS[name].serves], path.parent)
+        raise _unknown(recipe, [name for name in METHODS if METHODS[name].suits(kind.name)], path.parent)
     source = path if path.is_file() else config
     whole = read_yaml(source)
     if source is config:

@@ -71,7 +71,7 @@ class Evaluation:
 
 
 def _for_gans(method: type) -> bool:
-    return issubclass(method, Method) and "gan" in method.serves
+    return issubclass(method, Method) and method.suits("gan")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ class Method:
     """Fine-tuning: the whole network goes on training, nothing protects earlier tasks."""
 
     title: ClassVar[str] = "Fine-tuning"  # what reports call it
-    serves: ClassVar[frozenset[str]] = frozenset({"gan", "classifier"})  # kinds of experiments
+    only_for: ClassVar[str | None] = None  # the one kind of experiment that the idea fits; None: any
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
@@ -52,6 +52,11 @@ class Method:
     def first_init(self) -> str:
         """Where the first task's own parts start."""
         return "identity"
+
+    @classmethod
+    def suits(cls, kind: str) -> bool:
+        """Whether experiments of this kind can use the method."""
+        return cls.only_for in (None, kind)
 
     @property
     def own_first_task(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ class Fixed(Method):
     """Freezing: from the second task on only the new head trains; BatchNorm keeps the first task's statistics."""
 
     title: ClassVar[str] = "FixedRep"
-    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
+    only_for: ClassVar[str | None] = "classifier"
 
     name: Literal["fixed"] = "fixed"
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: frozen from the first task on")] = "train"

@@ -32,7 +32,7 @@ class Lwf(Method):
     """Learning without forgetting: on the new task's images, old heads go on answering as they did before it."""
 
     title: ClassVar[str] = "LwF"
-    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
+    only_for: ClassVar[str | None] = "classifier"
 
     name: Literal["lwf"] = "lwf"
     strength: Annotated[NonNegative, Doc("lambda_o: weight of every earlier task's distillation loss")] = 1.0

@@ -23,7 +23,7 @@ class Mas(QuadraticPenalty):
     """
 
     title: ClassVar[str] = "MAS"
-    serves: ClassVar[frozenset[str]] = frozenset({"classifier"})
+    only_for: ClassVar[str | None] = "classifier"
 
     name: Literal["mas"] = "mas"
     strength: Annotated[NonNegative, Doc("lambda of eq. 3")] = 0.1

@@ -31,7 +31,7 @@ class Mergan(Method):
     """
 
     title: ClassVar[str] = "MeRGAN-RA"
-    serves: ClassVar[frozenset[str]] = frozenset({"gan"})
+    only_for: ClassVar[str | None] = "gan"
     owns: ClassVar[frozenset[Part]] = frozenset({"norms"})
 
     name: Literal["mergan"] = "mergan"

@@ -94,9 +94,9 @@ class Experiment:
     title: Annotated[str | None, Doc("what reports call this run (default: the method's name)")] = None
 
     def __post_init__(self) -> None:
-        if self.kind not in self.method.serves:
-            others = " or ".join(sorted(self.method.serves))
-            raise UserError(f"method.name: {self.method.name} is for a {others}, not for a {self.kind}")
+        method = self.method
+        if not method.suits(self.kind):
+            raise UserError(f"method.name: {method.name} is for a {method.only_for}, not for a {self.kind}")
         for key, other in keys_of_other_kinds(self.method, self.kind).items():
             raise UserError(f"method.{key} has no effect on a {self.kind}: it is for a {other}; leave it out")
 

@@ -46,7 +46,7 @@ class Session(Generic[AnyExperiment, AnyTask, AnyRun]):
 class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
     """What is trained. A new kind is a folder beside `gan/` and `classifier/`, and a line in `KINDS`."""
 
-    name: ClassVar[str]  # as methods' `serves`, run.json and `eftgan train` call it
+    name: ClassVar[str]  # as methods' `only_for`, run.json and `eftgan train` call it
     sequence_key: ClassVar[str]  # the key of a config that lists what the tasks come from
     usual_methods: ClassVar[tuple[str, ...]]  # what `eftgan compare` compares where none are named
     verb: ClassVar[str]  # the command that people use its runs with

@@ -192,13 +192,13 @@ def test_unknown_methods_are_refused_before_anything_is_trained(config, tmp_path
         with pytest.raises(UserError, match=f"no method or recipe '{name}'; {hint}") as caught:
             compare_methods(config, [], ["finetune", name], [0], tmp_path / "compare")
         listed = str(caught.value).partition("here are: ")[2].split(", ")
-        assert set(listed) == {name for name, method in METHODS.items() if "gan" in method.serves} | {"eft-plus"}
+        assert set(listed) == {name for name, method in METHODS.items() if method.suits("gan")} | {"eft-plus"}
     assert not (tmp_path / "compare").exists()
 
 
 def test_the_usual_methods_serve_what_is_compared():
     for kind in map(load_kind, KINDS):
-        assert all(kind.name in METHODS[name].serves for name in kind.usual_methods)
+        assert all(METHODS[name].suits(kind.name) for name in kind.usual_methods)
 
 
 @pytest.fixture
