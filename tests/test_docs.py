@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 import eftgan
-from eftgan.kinds import KINDS
+from eftgan.commands import VERBS, load_verb, verb_parser
+from eftgan.kinds import KINDS, shipped_configs
 from eftgan.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -20,9 +21,6 @@ GUIDES = [path for path in DOCUMENTS if path not in RESULTS]  # show commands to
 
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 each_guide = pytest.mark.parametrize("path", GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
-HAS_VERBS = (Path(eftgan.__file__).parent / "commands" / "train.py").is_file()
-with_verbs = pytest.mark.skipif(not HAS_VERBS, reason="the commands are not there yet")
-COMING = () if HAS_VERBS else ("eftgan/commands/", "tests/commands/")  # folders that are about to change
 
 
 def without_code(text: str) -> str:
@@ -55,8 +53,6 @@ def test_every_link_leads_to_a_file_and_heading(path):
     for link in links(path.read_text()):
         file, _, anchor = link.partition("#")
         target = (path.parent / file).resolve() if file else path
-        if str(target.relative_to(ROOT)).startswith(COMING):
-            continue
         if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
             broken.append(link)
     assert broken == []
@@ -94,7 +90,7 @@ def test_every_name_in_code_is_where_the_page_says(page, least):
     pairs = named(page)
     assert len(pairs) > least
     for name, path in pairs:
-        assert str(path).startswith(COMING) or has(path, name), f"{path} has no {name}"
+        assert has(path, name), f"{path} has no {name}"
 
 
 def test_every_row_of_the_paper_names_code_and_a_test():
@@ -119,28 +115,21 @@ def test_every_method_has_a_row_that_says_what_it_serves():
         assert said == {kind: method.suits(kind) for kind in KINDS}, name
 
 
-@with_verbs
 @each_document
 def test_every_config_file_that_is_named_exists(path):
     names = [name for name in re.findall(r"configs/[\w./*-]+", path.read_text()) if "mine" not in name]
     assert [name for name in names if not list(ROOT.glob(name.rstrip("./")))] == []
 
 
-@with_verbs
 @each_document
 def test_every_config_name_is_known(path):
-    from eftgan.kinds import KINDS, shipped_configs
-
     known = {each for kind in KINDS for name in shipped_configs(kind) for each in (name, f"{kind}/{name}")}
     given = re.findall(r"(?:--config|eftgan compare) ([\w/-]+)(?![\w./-])", path.read_text())
     assert [name for name in given if name not in known] == []
 
 
-@with_verbs
 @each_guide
 def test_every_command_and_option_exists(path):
-    from eftgan.commands import VERBS, load_verb, verb_parser
-
     for line in code_lines(path.read_text()):
         command = re.match(r"eftgan (\S+)(.*)", line.partition(" # ")[0])
         if command is None:
