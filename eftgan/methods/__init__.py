@@ -7,7 +7,10 @@ from eftgan.methods.ewc import Ewc
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
 from eftgan.methods.finetune import Finetune
 from eftgan.methods.fixed import Fixed
+from eftgan.methods.imm import Imm
 from eftgan.methods.joint import Joint
+from eftgan.methods.l2t import L2Transfer
+from eftgan.methods.lfl import Lfl
 from eftgan.methods.lwf import Lwf
 from eftgan.methods.mas import Mas
 from eftgan.methods.mergan import Mergan
@@ -21,10 +24,13 @@ METHODS: dict[str, type[Method]] = {
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,
+    "lfl": Lfl,
     "ewc": Ewc,
     "si": Si,
     "mas": Mas,
     "rwalk": RWalk,
+    "l2t": L2Transfer,
+    "imm": Imm,
     "mergan": Mergan,
     "joint": Joint,
     "separate": Separate,

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-import torch
 from torch import Tensor
 from typing_extensions import Doc
 
 from eftgan.config import Count, NonNegative, Share
 from eftgan.methods.exchange import Networks, Probe
-from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, values
+from eftgan.methods.quadratic import QuadraticPenalty, average_gradients, moved_mean, values
 
 
 @dataclass
@@ -45,11 +44,6 @@ class Ewc(QuadraticPenalty):
             else:
                 importance[role] = {name: earlier[name] + fisher[name] for name in fisher}
                 anchor[role] = {
-                    name: torch.lerp(anchor[role][name], now[name], _share(fisher[name], total))
+                    name: moved_mean(anchor[role][name], now[name], fisher[name], total)
                     for name, total in importance[role].items()
                 }
-
-
-def _share(part: Tensor, total: Tensor) -> Tensor:
-    """part / total, and 1 where both are zero."""
-    return torch.where(total > 0, part / total.clamp_min(torch.finfo(total.dtype).tiny), 1.0)

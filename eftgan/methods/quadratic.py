@@ -1,7 +1,7 @@
-"""What EWC, SI, MAS and RWalk share: a quadratic pull of the parameters in common towards where a task left them.
+"""What EWC, SI, MAS, RWalk, L2-transfer and IMM share: a quadratic pull of weights towards where a task left them.
 
-A subclass is only its idea of importance. Heads are each task's own and stay free; BatchNorm's affine weights are
-parameters like others.
+It holds the parameters that all tasks have in common; a subclass is only its idea of their importance. Heads are each
+task's own and stay free; BatchNorm's affine weights are parameters like others.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -88,6 +88,12 @@ def values(parameters: Mapping[str, nn.Parameter]) -> Tensors:
 def zeros(parameters: Mapping[str, nn.Parameter]) -> Tensors:
     """A zero for every parameter."""
     return {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+
+
+def moved_mean(mean: Tensor, new: Tensor, weight: Tensor, total: Tensor) -> Tensor:
+    """A weighted mean with one value more; `total` holds its weight already. The new value where no weight is."""
+    share = torch.where(total > 0, weight / total.clamp_min(torch.finfo(total.dtype).tiny), 1.0)
+    return torch.lerp(mean, new, share)
 
 
 def average_gradients(

@@ -17,6 +17,7 @@ from eftgan.gan.losses import gradient_penalty
 from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.trainer import GanTrainer
+from eftgan.methods import METHODS
 from eftgan.names import GENERATOR
 from eftgan.runfolder import RunFolder
 from eftgan.tensors import read_tensors
@@ -277,7 +278,7 @@ def test_a_task_file_is_little_more_than_its_adapters_and_normalisation(tiny):
     assert len(list(run.folder.path.glob("shared*"))) == 1
 
 
-@pytest.mark.parametrize("method", ["finetune", "ewc", "si", "rwalk", "mergan", "joint", "separate", "eft"])
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.suits("gan")])
 def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny, method):
     run = train_gan(tiny(method_word(method)), "test")
     early = images_of(run, "discs", 0)
@@ -286,7 +287,8 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
 
 
 @pytest.mark.parametrize(
-    "word", [*map(method_word, ("ewc", "mergan", "joint", "separate")), RESTART, "training.decay=0.8", "training.r1=1"]
+    "word",
+    [*map(method_word, ("ewc", "l2t", "mergan", "joint", "separate")), RESTART, "training.decay=0.8", "training.r1=1"],
 )
 def test_memory_rates_and_lazy_penalties_survive_a_stop_to_the_same_bits(tiny, word):
     words = (word,)
@@ -310,7 +312,7 @@ def test_memory_rates_and_lazy_penalties_survive_a_stop_to_the_same_bits(tiny, w
 
 def test_all_methods_start_from_the_same_first_task(tiny):
     grids = set()
-    for method in ("eft", "finetune", "mergan", "ewc", "joint"):
+    for method in ("eft", "finetune", "mergan", "ewc", "l2t", "joint"):
         run = train_gan(tiny(method_word(method), "training.steps=3", out=method), "test")
         grids.add(run.folder.sample_grid(run.tasks, 0, 0).read_bytes())
     assert len(grids) == 1

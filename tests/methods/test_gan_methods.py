@@ -34,6 +34,18 @@ def test_ewc_holds_generator_and_discriminators(tiny):
     assert all(any(bool(tensor.any()) for tensor in found.values()) for found in importance.values())
 
 
+def test_l2_transfer_keeps_a_gan_nearer_to_its_last_task_the_stronger_it_is(tiny):
+    """Anchors are the averaged weights of the generator; discriminators have theirs."""
+    far = []
+    for strength in (0, 100, 10_000):
+        words = (f"method={{name: l2t, strength: {strength}}}", "training.learning_rate=1e-3")
+        run = train_gan(tiny(*words, out=str(strength)), "test")
+        files = [read_tensors(run.folder.task_file(*task))[0] for task in enumerate(run.tasks)]
+        trained = [key for key in files[0] if "running" not in key and "num_" not in key]
+        far.append(sum((files[1][key] - files[0][key]).square().sum().item() for key in trained))
+    assert far[0] > far[1] > far[2] > 0
+
+
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if not method.suits("gan")])
 def test_methods_that_need_labels_are_refused(tiny, name):
     with pytest.raises(UserError, match=f"{name} is for a classifier"):
