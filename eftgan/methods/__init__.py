@@ -1,6 +1,7 @@
 """Continual-learning methods: one idea a file; a new one is a file, a line here and a test."""
 
 from eftgan.methods.base import Method
+from eftgan.methods.batche import BatchEnsemble
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
@@ -19,6 +20,7 @@ from eftgan.methods.si import Si
 
 METHODS: dict[str, type[Method]] = {
     "eft": Eft,
+    "batche": BatchEnsemble,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,
