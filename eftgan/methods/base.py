@@ -64,7 +64,7 @@ class Method:
         return {}
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
-        """Put the banks in. All GAN methods get the same ones: their first task is one and the same run."""
+        """Put the banks in. GAN methods get the same ones where they can: their first task then is one run."""
         for role, network in networks.items():
             insert_adapters(network, self.banks(role, adapters[role]))
 

@@ -7,29 +7,47 @@ from typing import Annotated, ClassVar, Literal
 from typing_extensions import Doc
 
 from eftgan.adapters import AdapterConfig
-from eftgan.methods.eft import Eft
+from eftgan.config import OnlyFor
+from eftgan.methods.frozen_base import FrozenBase
 
 
 @dataclass
-class BatchEnsemble(Eft):
-    """Every weight of the first task times a rank-one matrix of the task's own, V = W * (s r^T), eqs. 1 to 4.
+class BatchEnsemble(FrozenBase):
+    """BatchEnsemble: task t computes with W * (s_t r_t^T) (eqs. 1 to 4 of the paper); W trains in the first task only.
 
-    All else is as with EFT: theta trains in the first task and is frozen, tasks own normalisation and heads. `random`
-    draws signs for r and s, as in the comparison of SupSup (Wortsman et al. 2020); a task that starts so has lost the
-    features of the one before it, which `previous` keeps.
+    r and s, one number per input and output channel of every layer, normalisation and head are a task's own. A
+    BatchNorm behind a layer undoes the size of s, so that half of what a task owns can but turn signs there.
     """
 
-    title: ClassVar[str] = "BatchEnsemble"
+    title: ClassVar[str] = "BatchE"
 
-    name: Literal["batche"] = "batche"  # type: ignore[assignment]
-    init: Annotated[
-        str, Doc("where r and s start: previous, identity (ones), random (signs), a task's name, or nearest")
-    ] = "previous"
-    first_init: Annotated[Literal["identity", "random"], Doc("where those of the first task start")] = "identity"
+    name: Literal["batche"] = "batche"
+    start: Annotated[
+        Literal["ones", "signs", "previous"],
+        Doc(
+            "where r and s of every task start: ones; random signs, as in the comparison of SupSup, which a later task "
+            "has to learn against; previous: ones, then those of the task before"
+        ),
+    ] = "ones"
+    discriminator: Annotated[
+        Literal["batche", "full", "restart"],
+        Doc("batche: as the generator; full, restart: the discriminators train whole, as with eft"),
+        OnlyFor("gan"),
+    ] = "batche"
+
+    @property
+    def init(self) -> str:
+        return {"ones": "identity", "signs": "random", "previous": "previous"}[self.start]
+
+    @property
+    def first_init(self) -> str:
+        return "random" if self.start == "signs" else "identity"
 
     @property
     def own_first_task(self) -> dict[str, str]:
-        return super().own_first_task | {"transforms": self.name}
+        signs = {"start": self.start} if self.start == "signs" else {}
+        return {"adapters": self.name, **signs} | ({"base": self.base} if self.base != "train" else {})
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
-        return dataclasses.replace(config, kind="batche", options={}, mode="serial", sizes={})
+        drawn = "signs" if self.start == "signs" else "ones"
+        return dataclasses.replace(config, kind="batche", options={"start": drawn})

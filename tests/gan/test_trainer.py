@@ -283,12 +283,17 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
     run = train_gan(tiny(method_word(method)), "test")
     early = images_of(run, "discs", 0)
     late = images_of(run, "discs", 1)
-    assert torch.equal(early, late) == (method in ("eft", "separate"))
+    assert torch.equal(early, late) == (method in ("eft", "batche", "separate"))
 
 
 @pytest.mark.parametrize(
     "word",
-    [*map(method_word, ("ewc", "l2t", "mergan", "joint", "separate")), RESTART, "training.decay=0.8", "training.r1=1"],
+    [
+        *map(method_word, ("ewc", "l2t", "batche", "mergan", "joint", "separate")),
+        RESTART,
+        "training.decay=0.8",
+        "training.r1=1",
+    ],
 )
 def test_memory_rates_and_lazy_penalties_survive_a_stop_to_the_same_bits(tiny, word):
     words = (word,)
