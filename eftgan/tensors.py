@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -52,3 +53,19 @@ def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, 
             return {key: handle.get_tensor(key) for key in handle.keys()}, handle.metadata() or {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         raise UserError(f"{path}: not a whole safetensors file ({error})") from error
+
+
+def pack_bits(mask: Tensor) -> Tensor:
+    """A bool tensor as bytes, eight entries each, the first in the lowest bit."""
+    flat = mask.detach().reshape(-1).to(torch.uint8)
+    padded = torch.cat([flat, flat.new_zeros(-len(flat) % 8)]).reshape(-1, 8)
+    return (padded << torch.arange(8, dtype=torch.uint8, device=flat.device)).sum(1, dtype=torch.uint8)
+
+
+def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
+    """What `pack_bits` was given."""
+    count = math.prod(shape)
+    if packed.dtype != torch.uint8 or packed.numel() != -(-count // 8):
+        raise UserError(f"{packed.numel()} values of {packed.dtype} are not the packed bits of {count} entries")
+    bits = (packed.reshape(-1, 1) >> torch.arange(8, dtype=torch.uint8, device=packed.device)) & 1
+    return bits.reshape(-1)[:count].reshape(tuple(shape)).bool()
