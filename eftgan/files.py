@@ -1,6 +1,7 @@
 """Atomic files: a reader sees the old content or the new, never half of it, whenever the process ends."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -85,3 +86,14 @@ def file_digest(path: str | os.PathLike) -> str:
     """sha256 of a file's bytes."""
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def settled_digest(path: str | os.PathLike) -> str:
+    """The same for a file that is replaced rather than changed: read once, until its size or time is another."""
+    facts = os.stat(path)
+    return _digest_as_of(os.fspath(path), facts.st_ino, facts.st_size, facts.st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest_as_of(path: str, *_facts: int) -> str:
+    return file_digest(path)

@@ -57,7 +57,18 @@ class RunFolder:
         """The task files that there are, in the order of the tasks."""
         return sorted((self.path / "tasks").glob("*.safetensors"))
 
+    @property
+    def keeps_tasks(self) -> bool:
+        """Whether every task stays as it was just learned: shared weights are frozen, each task has a file."""
+        return self.shared.exists()
+
     def sample_grid(self, tasks: Sequence[str], after: int, tested: int) -> Path:
+        """Pictures of a task after a task. A kept task is drawn once; runs made before that was so have all of them."""
+        if self.keeps_tasks and after > tested and not self._grid(tasks, after, tested).exists():
+            return self._grid(tasks, tested, tested)
+        return self._grid(tasks, after, tested)
+
+    def _grid(self, tasks: Sequence[str], after: int, tested: int) -> Path:
         folder = f"after-{after + 1:02d}-{tasks[after]}"
         return self.samples / folder / f"{tested + 1:02d}-{tasks[tested]}.png"
 

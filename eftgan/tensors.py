@@ -43,6 +43,15 @@ def _with_sorted_header(content: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + content[end:]
 
 
+def tensor_names(path: str | os.PathLike) -> list[str]:
+    """Names of a safetensors file's tensors, which are not read."""
+    try:
+        with safe_open(Path(path), framework="pt") as handle:
+            return list(handle.keys())
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a whole safetensors file ({error})") from error
+
+
 def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and metadata of a safetensors file."""
     path = Path(path)

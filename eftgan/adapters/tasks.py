@@ -106,6 +106,17 @@ def attach_task(model: nn.Module, name: str, row: Row, modules: Mapping[str, nn.
     registry.made += 1
 
 
+@contextlib.contextmanager
+def numbered(model: nn.Module, index: int) -> Iterator[None]:
+    """A task added inside the block is number `index` (from 0) of its sequence; the model may lack earlier ones."""
+    registry = registry_of(model)
+    before, registry.made = registry.made, index
+    try:
+        yield
+    finally:
+        registry.made = max(before, registry.made)
+
+
 def remove_task(model: nn.Module, name: str) -> None:
     """Take a task out of the model. If it was active, the base network alone is active afterwards."""
     registry = registry_of(model)

@@ -44,6 +44,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     options: ClassifierTraining
     pixels: Pixels
     records: dict[str, dict[str, float]] = field(default_factory=dict)  # per task: seconds, steps, ...
+    _recorded: float = field(default=0.0, init=False, repr=False)  # seconds of all recorded tasks
 
     @property
     def network(self) -> nn.Module:
@@ -74,9 +75,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     def _train_task(self, index: int, tasks: list[LabelledTask], resumed: dict[str, Tensor] | None) -> None:
         task, self._best = tasks[index], Best()
         if self.progress.step == 0:
-            torch.manual_seed(stream_seed(self.seed, task.name, "init"))
-            init = self.starts.get(task.name)
-            self.method.grow(self.networks, task.name, init=init, head_size=len(task.classes))
+            self.grow([each.name for each in tasks], index, head_size=len(task.classes))
             self._best.keep(self._restorable())
             resumed = None
         elif self.options.selection != "last":
@@ -240,18 +239,17 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
     def _record(self, task: str) -> None:
         """Figures of the finished task, for its score lines."""
-        earlier = sum(record["seconds"] for record in self.records.values())
-        self.records[task] = {
-            "seconds": self.progress.seconds - earlier,
-            "steps": self.progress.step,
-            **self.method.figures(),
-        }
+        seconds = self.progress.seconds - self._recorded
+        self._recorded = self.progress.seconds
+        self.records[task] = {"seconds": seconds, "steps": self.progress.step, **self.method.figures()}
         if self.options.selection != "last":
             self.records[task] |= {"epoch": self._best.epoch, "best accuracy": self._best.accuracy}
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:
-        figures = ((f"{task}/{key}", value) for task, record in self.records.items() for key, value in record.items())
+        last = list(self.records.items())[-1:]  # lines of the others are written
+        figures = ((f"{task}/{key}", value) for task, record in last for key, value in record.items())
         further = {"record": {key: torch.tensor(value, dtype=torch.float64) for key, value in figures}}
+        further["recorded"] = {"seconds": torch.tensor(self._recorded, dtype=torch.float64)}
         if self.optimizers and self.options.selection != "last":
             further["best"] = self._best.state_dict()
         return further
@@ -260,6 +258,8 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         for key, value in below("record", state).items():
             task, _, figure = key.partition("/")
             self.records.setdefault(task, {})[figure] = value.item()
+        total = below("recorded", state).get("seconds")  # earlier versions kept the records of all tasks instead
+        self._recorded = sum(record["seconds"] for record in self.records.values()) if total is None else total.item()
 
 
 def check_head(network: nn.Module, task: LabelledTask) -> None:

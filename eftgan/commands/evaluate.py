@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from eftgan.errors import UserError
 from eftgan.names import REAL
+from eftgan.scores import UNCHANGED
 
 if TYPE_CHECKING:
     from eftgan.gan.run import GanRun
@@ -64,6 +65,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _line(score: "Score") -> str:
+    if score.metric == UNCHANGED:
+        tasks = f"{score.value:.0f} earlier task{'s' * (score.value > 1)}"
+        return f"after {score.trained_through}: the scores of {tasks} hold, unchanged to the bit"
     mark = " (unchanged weights, carried over)" if score.details.get("carried") else ""
     where = "real against real" if score.trained_through == REAL else f"after {score.trained_through}"
     return f"{score.tested_on} {where}: {score.metric} {score.value:.4g}, N = {score.n}{mark}"

@@ -20,6 +20,8 @@ from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
 from eftgan.training.kind import Kind, Session
 
+REPORT_EVERY = 50  # tasks; up to that many there is a report after each
+
 
 class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     """Generators trained on one collection of images after another."""
@@ -93,8 +95,9 @@ def finish_task(run: GanRun, index: int) -> None:
     """Grids, scores and the report after one task; what is there already is not made again."""
     run.draw_grids(index)
     if run.experiment.evaluation.features != "none":
-        scorer(run).score(index)
-    if index == len(run.trained) - 1:  # a continued run passes its earlier tasks without a report for each
+        scorer(run).score(index, [run.tasks[index]] if run.keeps_tasks else None)
+    newest = index == len(run.trained) - 1  # a continued run passes its earlier tasks without a report for each
+    if newest and (index < REPORT_EVERY or (index + 1) % REPORT_EVERY == 0 or index == len(run.tasks) - 1):
         write_report([run.folder.path], run.folder.report)
 
 

@@ -57,13 +57,17 @@ class GanRun(SavedRun[GanExperiment]):
         return torch.cat(list(generate(inference_network(generator, task), z)))
 
     def draw_grids(self, after: int) -> None:
-        """Grids of every seen task after one task, and of its images, where none were drawn since it was trained."""
+        """Grids of every seen task after one task, and of its images, where none were drawn since it was trained.
+
+        Tasks that are kept to the bit have theirs already.
+        """
         trained = self.folder.task_file(after, self.tasks[after]).stat().st_mtime_ns
 
         def is_due(grid: Path) -> bool:
             return not grid.exists() or grid.stat().st_mtime_ns < trained
 
-        missing = [i for i in range(after + 1) if is_due(self.folder.sample_grid(self.tasks, after, i))]
+        drawn = [after] if self.keeps_tasks else range(after + 1)
+        missing = [i for i in drawn if is_due(self.folder.sample_grid(self.tasks, after, i))]
         if missing:
             generator = self.generator(after, [self.tasks[index] for index in missing])
             for index in missing:

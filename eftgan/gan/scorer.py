@@ -1,7 +1,7 @@
 """Score lines of a GAN run: the distance of every seen task after every task, and the growth per task."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.metrics import metrics_over
 from eftgan.evaluation.real_statistics import collect_statistics, kept_statistics, reference_key, reference_statistics
 from eftgan.evaluation.statistics import FeatureStatistics
+from eftgan.files import settled_digest
 from eftgan.gan.run import GanRun
 from eftgan.gan.sampling import generate
 from eftgan.names import GENERATOR
-from eftgan.scores import REAL, Score, append_scores, read_scores
+from eftgan.scores import REAL, UNCHANGED, Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest
-from eftgan.training.checkpoint import below
+from eftgan.training.checkpoint import below, with_task
 
 
 def statistics_folder(run: GanRun) -> Path:
@@ -35,15 +36,16 @@ def score_growth(run: GanRun, through: int, networks: dict[str, nn.Module]) -> N
     if any(score.metric == "growth" and score.tested_on == task for score in read_scores(run.folder.scores)):
         return
     growths = {}
-    for role, network in networks.items():
-        owned = experiment.method.owned_by_tasks(role)
-        full = growth(network, experiment.network.example(role), task)
-        growths[role] = dataclasses.replace(
-            full,
-            adapter_parameters=full.adapter_parameters if "transforms" in owned else 0,
-            norm_parameters=full.norm_parameters if "norms" in owned else 0,
-            head_parameters=full.head_parameters if "heads" in owned else 0,
-        )
+    with with_task(run.folder, through, task, networks, experiment.method):
+        for role, network in networks.items():
+            owned = experiment.method.owned_by_tasks(role)
+            full = growth(network, experiment.network.example(role), task if owned else None)
+            growths[role] = dataclasses.replace(
+                full,
+                adapter_parameters=full.adapter_parameters if "transforms" in owned else 0,
+                norm_parameters=full.norm_parameters if "norms" in owned else 0,
+                head_parameters=full.head_parameters if "heads" in owned else 0,
+            )
     total = total_growth(growths)
     details = {k: v for k, v in dataclasses.asdict(total).items() if k != "layers"}
     details |= {
@@ -54,15 +56,15 @@ def score_growth(run: GanRun, through: int, networks: dict[str, nn.Module]) -> N
     append_scores(run.folder.scores, [Score(*line, total.parameter_growth, 0, details)])
 
 
-def weights_digests(run: GanRun, after: int) -> list[str]:
-    """One digest a task, up to number `after`: of all that draws its images. Frozen weights need no network for it."""
-    seen, folder = run.tasks[: after + 1], run.folder
-    if folder.shared.exists():
+def weights_digests(run: GanRun, after: int, tested: Sequence[int]) -> list[str]:
+    """One digest for each of some tasks as they are after another: of all that draws their images."""
+    names, folder = run.tasks, run.folder
+    if run.keeps_tasks:  # frozen weights need no network for it
         shared, _ = read_tensors(folder.shared)
-        states = (shared | read_tensors(folder.task_file(i, task))[0] for i, task in enumerate(seen))
+        states = (shared | read_tensors(folder.task_file(i, names[i]))[0] for i in tested)
         return [tensors_digest(below(GENERATOR, state)) for state in states]
     generator = run.generator(after)
-    return [tensors_digest({**shared_state(generator), **task_state(generator, task)}) for task in seen]
+    return [tensors_digest({**shared_state(generator), **task_state(generator, names[i])}) for i in tested]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,29 +79,48 @@ class RunScorer:
     _references: dict[int, str | None] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
-        """Measure each seen task as it is after task number `through` (from 0)."""
+        """Measure each seen task as it is after task number `through` (from 0).
+
+        Where tasks are kept to the bit, one line says so for all the earlier ones: a task is measured as just learned.
+        """
         names = self.run.tasks
         wanted = [i for i in range(through + 1) if tasks is None or names[i] in tasks]
         known = read_scores(self.run.folder.scores)
-        weights = weights_digests(self.run, through)
+        weights = dict(zip(wanted, weights_digests(self.run, through, wanted), strict=True))
         subjects = {i: subject for i in wanted if (subject := self._subject(known, i, weights[i]))}
-        missing = [i for i in subjects if not self._find(known, through, i, subjects[i])]
-        if not missing:
-            return []
-        generator = self.run.generator(through, [names[tested] for tested in missing])
+        missing = [i for i in subjects if not self._find(known, self._after(through, i), i, subjects[i])]
         made: list[Score] = []
+        if missing:
+            generator = self.run.generator(through, [names[tested] for tested in missing])
         written = 0
         for tested in missing:
-            carried = self._carry_over(known, through, tested, subjects[tested])
+            after = self._after(through, tested)
+            carried = self._carry_over(known, after, tested, subjects[tested])
             real = None if carried else self._reference_or_say(tested)
-            measured = [] if real is None else self._measure(generator, through, tested, subjects[tested], real)
-            held = {line.metric for line in self._holding(known, through, tested, subjects[tested])}
+            measured = [] if real is None else self._measure(generator, after, tested, subjects[tested], real)
+            held = {line.metric for line in self._holding(known, after, tested, subjects[tested])}
             lines = carried or measured
             made += [line for line in lines if line.metric not in held]  # after METRICS has grown: only the new ones
             if not carried or tested == missing[-1]:  # carried lines cost nothing and wait for one that did
                 append_scores(self.run.folder.scores, made[written:])
                 written = len(made)
-        return made
+        return made + self._say_unchanged(known, through)
+
+    def _after(self, through: int, tested: int) -> int:
+        """The task after which a cell is measured: a kept task's own, since it stays as it was then."""
+        return tested if self.run.keeps_tasks else through
+
+    def _say_unchanged(self, known: list[Score], through: int) -> list[Score]:
+        """The line that carries the scores of all earlier tasks over, if tasks are kept and it is not there."""
+        name = self.run.tasks[through]
+        said = any((line.metric, line.trained_through) == (UNCHANGED, name) for line in known)
+        if through == 0 or said or not self.run.keeps_tasks:
+            return []
+        experiment, details = self.run.experiment, {"shared": settled_digest(self.run.folder.shared)}
+        head = (self.run.folder.path.name, experiment.method.name, experiment.seed, name, name)
+        line = Score(*head, UNCHANGED, float(through), 0, details)
+        append_scores(self.run.folder.scores, [line])
+        return [line]
 
     def samples_for(self, through: int, tested: int) -> int:
         """How many images a cell of the table is measured with."""

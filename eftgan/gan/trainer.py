@@ -22,7 +22,7 @@ from eftgan.adapters.modes import evaluating
 from eftgan.data.augmentation import multiscale, random_crop_flip, to_uint8
 from eftgan.data.collection import ImageCollection
 from eftgan.data.grid import save_grid
-from eftgan.data.streams import stream, stream_seed
+from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.gan.diffaugment import diff_augment
 from eftgan.gan.experiment import GanTask, GanTraining
@@ -75,8 +75,7 @@ class GanTrainer(Trainer[GanTask]):
     def _train_task(self, index: int, tasks: list[GanTask], resumed: dict[str, Tensor] | None) -> None:
         task, fresh = tasks[index], self.progress.step == 0
         if fresh:
-            torch.manual_seed(stream_seed(self.seed, task.name, "init"))
-            self.method.grow(self.networks, task.name, init=self.starts.get(task.name))
+            self.grow([each.name for each in tasks], index)
         for network in self.networks.values():
             select_task(network, task.name)
             network.train()

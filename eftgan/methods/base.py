@@ -77,6 +77,7 @@ class Method:
         for role, network in networks.items():
             own = set(self.owned_by_tasks(role)) | ({"heads"} if head_size else set())
             start = (init or self.init) if task_names(network) else self.first_init
+            start = start if own else "previous"  # all is shared, and an earlier task may be gone from the network
             add_task(network, task, start, share=set(PARTS) - own, head_size=head_size)
 
     def owned_by_tasks(self, role: str) -> Iterable[Part]:
@@ -152,6 +153,14 @@ class Method:
     @property
     def files_suffice(self) -> bool:
         """Whether shared weights and task files are all that a further task needs to start from."""
+        return False
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether finished tasks may leave the networks while others train: files hold them, and no step asks for them.
+
+        The first and the last stay, since a further task may start from them.
+        """
         return False
 
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor] | None:

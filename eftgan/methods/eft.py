@@ -70,6 +70,11 @@ class Eft(FrozenBase):
         """Not where the margin remembers statistics either."""
         return super().files_suffice and not (self.margin and self.margin.statistics == "stored")
 
+    @property
+    def lets_go(self) -> bool:
+        """Not where the margin looks at every earlier task's features."""
+        return super().lets_go and not self.margin
+
     def state_dict(self) -> dict[str, Tensor]:
         return (self.margin.state_dict() if self.margin else {}) | super().state_dict()
 

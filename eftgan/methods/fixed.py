@@ -44,5 +44,9 @@ class Fixed(Method):
     def files_suffice(self) -> bool:
         return True
 
+    @property
+    def lets_go(self) -> bool:
+        return True
+
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {f"{CLASSIFIER}/{key}": tensor for key, tensor in task_state(networks[CLASSIFIER], task).items()}

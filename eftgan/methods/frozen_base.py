@@ -85,6 +85,10 @@ class FrozenBase(Method):
         """Not where discriminators train whole, which no file holds."""
         return self.discriminator not in WHOLE
 
+    @property
+    def lets_go(self) -> bool:
+        return True
+
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {
             f"{role}/{key}": tensor

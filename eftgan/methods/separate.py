@@ -73,6 +73,10 @@ class Separate(Method):
     def files_suffice(self) -> bool:
         return True
 
+    @property
+    def lets_go(self) -> bool:
+        return True
+
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {
             f"{role}/{key}": tensor

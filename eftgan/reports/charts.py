@@ -5,7 +5,9 @@ from eftgan.reports import figures
 from eftgan.reports.growth import Growth
 from eftgan.reports.items import Figure, HeatMaps
 from eftgan.reports.numbers import extent
-from eftgan.reports.results import Study
+from eftgan.reports.results import Study, shown_of
+
+MOST_POINTS = 50  # on a line
 
 
 def heat_maps(study: Study, metric: Metric) -> HeatMaps:
@@ -22,10 +24,10 @@ def heat_maps(study: Study, metric: Metric) -> HeatMaps:
 
 def curve(study: Study, metric: Metric) -> Figure | None:
     """The average over the tasks seen so far, a line for each method; none where nothing can be drawn."""
-    results = study.results(metric)
+    results, places = study.results(metric), shown_of(len(study.tasks), MOST_POINTS)
     lines, spoken = [], []
     for result in results:
-        values = [result.average_after(i) for i in range(len(study.tasks))]
+        values = [result.average_after(i) for i in places]
         means = [None if v is None else v.mean * metric.scale for v in values]
         spread = [None if v is None or v.std is None else v.std * metric.scale for v in values]
         line = figures.Line(result.label, means, spread, study.labels.index(result.label))
@@ -36,7 +38,7 @@ def curve(study: Study, metric: Metric) -> Figure | None:
     if not lines:
         return None
     named = len(study.tasks) <= 6 and max(map(len, study.tasks)) <= 9  # longer names would run into each other
-    ticks = [f"{i + 1} {task}" if named else str(i + 1) for i, task in enumerate(study.tasks)]
+    ticks = [f"{i + 1} {study.tasks[i]}" if named else str(i + 1) for i in places]
     what = f"Average {metric.name} over the tasks seen so far, after each task"
     y_label = f"average {metric.name}{metric.unit}"
     alt = f"{what}: {'; '.join(spoken)}"
@@ -48,10 +50,12 @@ def curve(study: Study, metric: Metric) -> Figure | None:
 
 def growth_chart(study: Study, growth: list[Growth]) -> Figure | None:
     """Parameters against tasks; none where the score lines do not give them, or with a single task."""
-    tasks = range(1, len(study.tasks) + 1)
+    places = shown_of(len(study.tasks), MOST_POINTS)
+    tasks = [place + 1 for place in places]
     lines, spoken = [], []
     for item in growth:
-        if totals := item.totals():
+        if every := item.totals():
+            totals = [every[place] for place in places]
             lines.append(figures.Line(item.label, totals, colour=study.labels.index(item.label)))
             spoken.append(f"{item.label} {', '.join(f'{value:.2f}' for value in totals)}")
     if not lines or len(tasks) < 2:

@@ -7,7 +7,7 @@ from html import escape
 from typing import TypeGuard
 
 from eftgan.evaluation.metrics import Metric
-from eftgan.reports.results import Result
+from eftgan.reports.results import Result, shown_of
 from eftgan.reports.style import COLOURS as PALETTE
 from eftgan.reports.style import FIGURES
 
@@ -52,7 +52,8 @@ def standalone(svg: str) -> str:
 
 def heat_map(result: Result, low: float, high: float) -> str:
     """Tasks down, after-task across; darker is worse. `low`, `high`: the range all methods share."""
-    tasks, metric = result.tasks, result.metric
+    places, metric = shown_of(len(result.tasks)), result.metric
+    tasks = [result.tasks[place] for place in places]
     numbers = len(tasks) <= 10
     cell_w, cell_h = ((56, 34) if len(tasks) <= 6 else (40, 28)) if numbers else (22, 22)
     left = 14 + 7 * max(len(task) for task in tasks)
@@ -60,12 +61,12 @@ def heat_map(result: Result, low: float, high: float) -> str:
     parts = [_text(left + cell_w * len(tasks) / 2, 12, "after task", "axis", "middle")]
     for i in range(len(tasks)):
         if numbers or (i + 1) % 5 == 0 or i == 0:
-            parts.append(_text(left + cell_w * (i + 0.5), 30, str(i + 1), "axis", "middle"))
+            parts.append(_text(left + cell_w * (i + 0.5), 30, str(places[i] + 1), "axis", "middle"))
         parts.append(_text(left - 8, 40 + cell_h * (i + 0.5) + 4, tasks[i], "axis", "end"))
     for on in range(len(tasks)):
         for after in range(len(tasks)):
             x, y = left + cell_w * after, 40 + cell_h * on
-            value = result.cell(after, on)
+            value = result.cell(places[after], places[on])
             if value is None or not math.isfinite(value.mean):
                 continue
             share = _share(value.mean, low, high, metric)
@@ -103,7 +104,7 @@ def heat_range(results: Sequence[Result]) -> tuple[float, float]:
     """
     if results[0].metric.unit == " %":
         return 0.0, 100 / results[0].metric.scale
-    cells = [(cell, score.value) for result in results for seed in result.seeds for cell, score in seed.items()]
+    cells = [(cell, score.value) for result in results for seed in result.seeds for cell, score in seed.lines.items()]
     learned = [value for (after, on), value in cells if after == on and _drawable(value)]
     finite = [value for _, value in cells if _drawable(value)]
     return min([0.0, *finite]), max([*finite, *(2 * value for value in learned), 1e-9])

@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: no network, no scripts."""
+"""The report as one self-contained HTML page: no network, and no scripts but a filter where tasks are many."""
 
 from html import escape
 from pathlib import Path
@@ -19,8 +19,11 @@ from eftgan.reports.items import (
 )
 from eftgan.reports.markup import css_class, html_table
 from eftgan.reports.runs import Run, command_of, weight_digests
-from eftgan.reports.samples import Grids, data_uri
+from eftgan.reports.samples import MAX_SIDE, THUMBNAIL, Grids, data_uri, is_long
 from eftgan.reports.style import CSS
+
+# The page's only script, on pages of many tasks: a card is shown if its caption has the text typed.
+FILTER = "for (const card of this.nextElementSibling.children) card.hidden = !card.textContent.includes(this.value)"
 
 
 def page(items: list[Item]) -> str:
@@ -55,7 +58,8 @@ def html_item(item: Item) -> str:
         case HeatMaps():
             return _heat_maps(item)
         case Samples(text, shown):
-            return f"<p>{escape(text)}</p>" + "".join(_sample_table(run, grids) for run, grids in shown)
+            tables = ((_thumbnails if is_long(run) else _sample_table)(run, grids) for run, grids in shown)
+            return f"<p>{escape(text)}</p>" + "".join(tables)
         case Provenance(runs):
             return "".join(map(_made, runs))
         case _:
@@ -89,10 +93,27 @@ def _sample_table(run: Run, grids: Grids) -> str:
     )
 
 
-def _image(path: Path | None, alt: str, *, just_learned: bool = False) -> str:
+def _thumbnails(run: Run, grids: Grids) -> str:
+    """A small card for each task of a long sequence, and a field that hides those without the words typed."""
+    last, caption = len(run.tasks) - 1, f"{run.label}, seed {run.seed}"
+    cards = []
+    for on, task in enumerate(run.tasks):
+        pictures = {"real": grids.real.get(on), "just learned": grids.after.get((on, on))}
+        if (end := grids.after.get((last, on))) != grids.after.get((on, on)):
+            pictures["at the end"] = end
+        images = "".join(_image(path, f"{task}, {what}", side=THUMBNAIL) for what, path in pictures.items())
+        cards.append(f"<figure>{images}<figcaption>{on + 1} {escape(task)}</figcaption></figure>")
+    return (
+        f"<h3>{escape(caption)}</h3>"
+        f'<input type="search" placeholder="filter tasks" aria-label="Filter the tasks of {escape(caption)}" '
+        f'oninput="{FILTER}"><div class="cards">{"".join(cards)}</div>'
+    )
+
+
+def _image(path: Path | None, alt: str, *, just_learned: bool = False, side: int = MAX_SIDE) -> str:
     if path is None:
         return ""
-    return f'<img src="{data_uri(path)}" alt="{escape(alt)}"{css_class(just=just_learned)}>'
+    return f'<img src="{data_uri(path, side)}" alt="{escape(alt)}"{css_class(just=just_learned)}>'
 
 
 def _made(run: Run) -> str:

@@ -3,7 +3,7 @@
 from eftgan.evaluation.metrics import Metric
 from eftgan.reports.numbers import extent
 from eftgan.reports.results import Result, Study
-from eftgan.scores import Score
+from eftgan.scores import UNCHANGED, Score
 
 CARRIED, FEWER = "†", "‡"  # marks behind a value
 
@@ -11,11 +11,12 @@ CARRIED, FEWER = "†", "‡"  # marks behind a value
 def score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str]:
     """The notes of one metric's table, in the order in which they are printed."""
     scores = [score for result in results for seed in result.seeds for score in seed.values()]
+    said = [score for run in study.runs for score in run.scores if score.metric == UNCHANGED]
     notes = [
         _explanation(study, metric),
         _behind(scores),
         _spread(results, scores),
-        _carried(scores),
+        _carried([*scores, *said]),
         _fewer(scores, most_samples(results)),
         _extractors(scores),
         _floor(study, results[0].metric),
@@ -52,7 +53,7 @@ def _spread(results: list[Result], scores: list[Score]) -> str:
 
 
 def _carried(scores: list[Score]) -> str:
-    if not any(score.details.get("carried") for score in scores):
+    if not any(score.details.get("carried") or score.metric == UNCHANGED for score in scores):
         return ""
     return f"{CARRIED} carried over: the task's digest proves it unchanged, so it was not measured again."
 

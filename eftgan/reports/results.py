@@ -1,8 +1,9 @@
 """From score lines to results: task-by-task matrices, averages, forgetting and growth over seeds."""
 
+import bisect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from eftgan.evaluation.metrics import Metric
@@ -10,9 +11,53 @@ from eftgan.reports.growth import Growth
 from eftgan.reports.metrics import metrics_in
 from eftgan.reports.numbers import deviation, mean
 from eftgan.reports.runs import Run
-from eftgan.scores import REAL, Score
+from eftgan.scores import REAL, UNCHANGED, Score
 
-Cells = dict[tuple[int, int], Score]  # of one seed: (after task i, on task j), from 0
+MOST_SHOWN = 24  # columns of a table, rows of a map; of more tasks a selection is shown
+
+
+def shown_of(count: int, most: int = MOST_SHOWN) -> list[int]:
+    """Which of many tasks are shown one by one: evenly spaced, the first and the last among them."""
+    return list(range(count)) if count <= most else [round(i * (count - 1) / (most - 1)) for i in range(most)]
+
+
+class Cells:
+    """The scores of one seed by cell: (after task i, on task j), from 0.
+
+    unchanged: tasks after which all earlier ones were the same bits as before, so that their scores still hold.
+    """
+
+    def __init__(self, lines: Mapping[tuple[int, int], Score], unchanged: Collection[int] = ()) -> None:
+        self.lines = dict(lines)
+        self._since: dict[int, int] = {}  # after task i: all scores hold that were measured after this one or later
+        self._measured: dict[int, list[int]] = {}  # of task j: after which tasks
+        self._carried: dict[tuple[int, int], Score] = {}
+        for i in range(max([*unchanged, *(i for i, _ in self.lines)], default=-1) + 1):
+            self._since[i] = self._since[i - 1] if i in unchanged and i else i
+        for i, j in sorted(self.lines):
+            self._measured.setdefault(j, []).append(i)
+
+    def get(self, cell: tuple[int, int]) -> Score | None:
+        """The line of a cell, or the earlier one that holds there; none where there is neither."""
+        if cell in self.lines:
+            return self.lines[cell]
+        after, on = cell
+        measured = self._measured.get(on, [])
+        place = bisect.bisect_right(measured, after) - 1
+        if place < 0 or measured[place] < self._since.get(after, after):
+            return None
+        source = measured[place], on
+        if source not in self._carried:
+            line = self.lines[source]
+            self._carried[source] = replace(line, details={**line.details, "carried": True})
+        return self._carried[source]
+
+    def values(self) -> Iterable[Score]:
+        """Every line that was written."""
+        return self.lines.values()
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
 
 
 @dataclass(frozen=True)
@@ -38,7 +83,7 @@ class Result:
 
     def cell(self, after: int, on: int) -> Value | None:
         """The score of task `on` after task `after` (both from 0), over the seeds that have it."""
-        scores = [seed[after, on] for seed in self.seeds if (after, on) in seed]
+        scores = [score for seed in self.seeds if (score := seed.get((after, on)))]
         value = _value([s.value for s in scores], scores)
         return replace(value, within=_spread(scores[0])) if value and len(scores) == 1 else value
 
@@ -178,13 +223,14 @@ def studies(runs: list[Run]) -> list[Study]:
 def _matrix(run: Run, metric: str) -> Cells:
     """Of several lines for one cell, the one with the most images, and of those the last."""
     position = {task: i for i, task in enumerate(run.tasks)}
-    matrix: Cells = {}
+    matrix: dict[tuple[int, int], Score] = {}
     for score in run.scores:
         if score.metric == metric and score.trained_through in position and score.tested_on in position:
             cell = position[score.trained_through], position[score.tested_on]
             if cell not in matrix or score.n >= matrix[cell].n:
                 matrix[cell] = score
-    return matrix
+    said = {position.get(score.trained_through, 0) for score in run.scores if score.metric == UNCHANGED}
+    return Cells(matrix, said)
 
 
 def _scaled(metric: Metric, runs: list[Run]) -> Metric:

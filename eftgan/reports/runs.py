@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eftgan.errors import UserError
-from eftgan.files import file_digest
+from eftgan.files import settled_digest
 from eftgan.runfolder import RunFolder
 from eftgan.scores import REAL, Score, read_scores
 
@@ -90,7 +90,7 @@ def command_of(run: Run) -> str:
 def weight_digests(folder: RunFolder) -> dict[str, str]:
     """sha256 of the run's files of weights, by their path in the folder: what `eftgan info` and sha256sum print."""
     paths = [*([folder.shared] if folder.shared.exists() else []), *folder.task_files()]
-    return {path.relative_to(folder.path).as_posix(): file_digest(path) for path in paths}
+    return {path.relative_to(folder.path).as_posix(): settled_digest(path) for path in paths}
 
 
 def _label(info: dict[str, Any], method: str) -> str:

@@ -7,12 +7,13 @@ from eftgan.reports import charts, summary, tables
 from eftgan.reports.items import Caution, Heading, Item, Lead, Paragraph, Provenance, Samples, Table, Title
 from eftgan.reports.results import Study
 from eftgan.reports.runs import Run
-from eftgan.reports.samples import Grids, find_grids
+from eftgan.reports.samples import Grids, find_grids, is_long
 
 SAMPLES = (
     "Each row is a task, each column the same generator later in training. Outlined: just learned. "
     "What changes to the right of the outline is what was forgotten."
 )
+MANY_SAMPLES = "Each task: real pictures, samples when it was just learned, and at the end if they differ."
 
 
 def report_items(studies: list[Study]) -> list[Item]:
@@ -28,7 +29,7 @@ def report_items(studies: list[Study]) -> list[Item]:
 def outcome(study: Study) -> Iterator[Item]:
     """What was trained and what came out, in words."""
     if study.number:
-        yield Heading(" → ".join(study.tasks))
+        yield Heading(summary.sequence(study))
     yield Paragraph(" ".join(filter(None, summary.sentences(study))))
     if warning := summary.caution(study):
         yield Caution(warning)
@@ -55,7 +56,8 @@ def samples(study: Study) -> Iterator[Item]:
             shown[run.label] = (run, grids)
     if shown and study.metrics:
         yield Heading("Samples", study.unique("samples"))
-        yield Samples(SAMPLES, list(shown.values()))
+        many = any(is_long(run) for run, _ in shown.values())
+        yield Samples(MANY_SAMPLES if many else SAMPLES, list(shown.values()))
 
 
 def further_metrics(study: Study) -> Iterator[Item]:

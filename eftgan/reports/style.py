@@ -58,6 +58,11 @@ p { margin: 0 0 .8rem; max-width: 44rem; }
 .caution { border-left: 3px solid var(--caution); padding: .1rem 0 .1rem .9rem; }
 a { color: var(--accent); }
 .scroll { overflow-x: auto; margin: 1rem 0 .3rem; }
+.cards { display: flex; flex-wrap: wrap; gap: .6rem; margin: .8rem 0; }
+.cards figure { margin: 0; content-visibility: auto; contain-intrinsic-size: 96px 120px; }
+.cards img { width: 96px; height: auto; margin-right: 2px; image-rendering: pixelated; }
+.cards figcaption { font-size: .75rem; max-width: 196px; overflow-wrap: anywhere; }
+.cards figure[hidden] { display: none; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding: 0 0 .5rem; }
 caption span { display: inline-block; position: sticky; left: 0; max-width: calc(100vw - 3rem); }

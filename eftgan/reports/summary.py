@@ -47,12 +47,18 @@ def _what(study: Study) -> str:
     noun = _noun(study)
     what = f"{_article(noun)} {noun}" if noun else OLD_SUBJECTS.get(study.kind, "A network")
     count = len(study.tasks)
-    order = " → ".join(study.tasks) if count <= 6 else f"{study.tasks[0]} → … → {study.tasks[-1]}"
+    order = sequence(study)
     seeds = len({run.seed for run in study.runs})
     methods = _join(study.labels)
     tasks = f"{count} tasks, one after another ({order})" if count > 1 else f"one task ({order})"
     with_seeds = f", with {seeds} seeds" if seeds > 1 else ""
     return f"{what} learned {tasks}, by {methods}{with_seeds}."
+
+
+def sequence(study: Study) -> str:
+    """The tasks in order, the first and the last where there are many."""
+    tasks = study.tasks
+    return " → ".join(tasks) if len(tasks) <= 6 else f"{tasks[0]} → … → {tasks[-1]}"
 
 
 def _noun(study: Study) -> str | None:

@@ -9,7 +9,7 @@ from eftgan.reports.growth import Growth
 from eftgan.reports.items import Cell, Table
 from eftgan.reports.notes import CARRIED, FEWER, most_samples, score_notes
 from eftgan.reports.numbers import count, extent, percent
-from eftgan.reports.results import Result, Study, Value
+from eftgan.reports.results import Result, Study, Value, shown_of
 
 PAPER_LAYOUT_TASKS = 6  # with more tasks, task x after-task columns are wider than any page
 RATIO = Metric("ratio", lower_is_better=True, digits=2)
@@ -64,16 +64,22 @@ def summary_table(study: Study, metric: Metric) -> Table:
 def forgetting_table(study: Study, metric: Metric) -> Table | None:
     """How much worse each earlier task is at the end than when just learned."""
     results = study.results(metric)
-    earlier = study.tasks[:-1]
+    earlier = shown_of(len(study.tasks) - 1)
     if not earlier:
         return None
     metric = results[0].metric
     rows = []
     for result in results:
-        cells = [_cell(metric, result.forgetting_of(j), sign=True) for j in range(len(earlier))]
+        cells = [_cell(metric, result.forgetting_of(j), sign=True) for j in earlier]
         rows.append([Cell(result.label), *cells, _cell(metric, result.forgetting, sign=True)])
     notes = ["The score at the end against the score just after the task was learned; 0 is none, + is worse."]
-    return Table(f"Forgetting in {metric.name}{_unit(metric)}.", ["Method", *earlier, "Mean"], rows, notes=notes)
+    notes += _selection(len(study.tasks) - 1)
+    return Table(
+        f"Forgetting in {metric.name}{_unit(metric)}.",
+        ["Method", *(study.tasks[j] for j in earlier), "Mean"],
+        rows,
+        notes=notes,
+    )
 
 
 def learning_table(study: Study, metric: Metric) -> Table | None:
@@ -81,12 +87,12 @@ def learning_table(study: Study, metric: Metric) -> Table | None:
     results = study.results(metric)
     tuned = next((result for result in results if result.method == "finetune"), None)
     others = [result for result in results if result is not tuned]
-    later = range(1, len(study.tasks))
+    later = [1 + j for j in shown_of(len(study.tasks) - 1)]
     if not (tuned and others and later and metric.lower_is_better):
         return None
     rows = [[Cell(result.label), *(_ratio_cell(result.ratio_to(tuned, j)) for j in later)] for result in others]
     caption = f"{metric.name} when just learned, as a multiple of fine-tuning's."
-    notes = ["1: learned as well as by fine-tuning; below 1 is better."]
+    notes = ["1: learned as well as by fine-tuning; below 1 is better.", *_selection(len(study.tasks) - 1)]
     return Table(caption, ["Method", *(study.tasks[j] for j in later)], rows, notes=notes)
 
 
@@ -117,7 +123,7 @@ def _once(growth: Growth) -> list[tuple[str, float, dict[str, Any]]]:
     """One row per task, or a single one where every task adds the same."""
     rows = list(zip(growth.tasks, growth.share, growth.details, strict=True))
     same = len(rows) > 1 and all(row[1:] == rows[0][1:] for row in rows)
-    return [("each", *rows[0][1:])] if same else rows
+    return [("each", *rows[0][1:])] if same else [rows[place] for place in shown_of(len(rows))]
 
 
 def _paper_table(study: Study, results: list[Result]) -> Table:
@@ -142,14 +148,20 @@ def _paper_table(study: Study, results: list[Result]) -> Table:
 
 
 def _average_table(study: Study, results: list[Result]) -> Table:
-    metric = results[0].metric
+    metric, shown = results[0].metric, shown_of(len(study.tasks))
     rows = []
     for result in results:
-        cells = [_cell(metric, result.average_after(after)) for after in range(len(study.tasks) - 1)]
+        cells = [_cell(metric, result.average_after(after)) for after in shown[:-1]]
         final = _cell(metric, result.final, best=_is_best(result, results))
         rows.append([Cell(result.label), *cells, final])
     caption = f"Average {metric.name}{_unit(metric)} over the tasks seen so far ({metric.direction})."
-    return Table(caption, ["After task", *(str(t + 1) for t in range(len(study.tasks)))], rows)
+    return Table(caption, ["After task", *(str(t + 1) for t in shown)], rows)
+
+
+def _selection(count: int) -> list[str]:
+    """A note where a table has columns for some of the tasks only."""
+    shown = len(shown_of(count))
+    return [f"{shown} of {count:,} tasks are shown, evenly spaced; means are over all."] if shown < count else []
 
 
 def _cell(metric: Metric, value: Value | None, *, best: bool = False, sign: bool = False, most: int = 0) -> Cell:

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import fingerprint, load_shared, shared_state
+from eftgan.adapters import fingerprint, load_shared, remove_task, shared_state, task_names, task_state
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.storage import describe_adapters
 from eftgan.adapters.taskfile import read_task_file, write_task_file
+from eftgan.adapters.tasks import numbered
 from eftgan.adapters.transforms import widened
 from eftgan.errors import UserError
+from eftgan.files import settled_digest
 from eftgan.methods import Method, Networks
 from eftgan.runfolder import RunFolder
-from eftgan.tensors import read_tensors, tensors_digest, write_tensors
+from eftgan.tensors import read_tensors, tensor_names, tensors_digest, write_tensors
 
 STATES_KEPT = 2
 SHARED_FORMAT = "eftgan-run-shared-1"
@@ -63,6 +65,48 @@ def _state_digest(tensors: Mapping[str, Tensor], facts: str) -> str:
     return hashlib.sha256((tensors_digest(tensors) + facts).encode()).hexdigest()
 
 
+def filed_roles(folder: RunFolder) -> list[str]:
+    """The networks whose shared weights lie in the folder's file; none where there is no such file."""
+    if not folder.shared.exists():
+        return []
+    return list(dict.fromkeys(key.partition("/")[0] for key in tensor_names(folder.shared)))
+
+
+@dataclass(frozen=True)
+class Filed:
+    """What a state leaves out because files hold it: shared weights, and finished tasks in the networks."""
+
+    roles: list[str]  # the networks that this is about
+    finished: int  # tasks that are done
+    tasks: dict[str, int]  # those of them that the networks have, and their places in the sequence
+    training: str | None  # the task in training, if any: of that one the state holds the tensors
+    digests: dict[str, str]  # of the files, by their names in the run folder
+
+    @classmethod
+    def of(cls, folder: RunFolder, names: Sequence[str], progress: "Progress", networks: Networks) -> "Filed":
+        roles = [role for role in filed_roles(folder) if role in networks]
+        training = names[progress.task] if progress.step else None
+        tasks = {name: names.index(name) for name in task_names(networks[roles[0]]) if name != training}
+        paths = [folder.shared, *(folder.task_file(index, name) for name, index in tasks.items())]
+        digests = {str(path.relative_to(folder.path)): settled_digest(path) for path in paths}
+        return cls(roles, progress.task, tasks, training, digests)
+
+    def read_into(self, folder: RunFolder, networks: Networks, method: Method, state: Mapping[str, Tensor]) -> None:
+        """Give networks (banks in, no task yet) what the files hold, and the state's task in training."""
+        for name, digest in self.digests.items():
+            if not (folder.path / name).is_file() or settled_digest(folder.path / name) != digest:
+                raise UserError(f"{folder.path / name}: not the file that the resume state goes with; put it back")
+        own = {role: networks[role] for role in self.roles}
+        read_shared(folder, own)
+        for name, index in self.tasks.items():
+            for role, network in own.items():
+                read_task(folder, index, name, role, network, method)
+        if self.training:
+            for role, network in own.items():
+                with fitting(f"{folder.path / 'state'}: does not fit this run"), numbered(network, self.finished):
+                    method.restore({role: network}, self.training, with_prefix(role, below(f"task/{role}", state)))
+
+
 @dataclass
 class Progress:
     """Where training stands."""
@@ -89,17 +133,28 @@ def save_training(
     method: Method,
     optimizers: Mapping[str, torch.optim.Optimizer],
     further: Mapping[str, Mapping[str, Tensor]],
+    filed: Filed | None = None,
 ) -> Path:
-    """Write all that training needs to go on. `further`: tensors of other parts (EMA) by the part's name."""
+    """Write all that training needs to go on. `further`: tensors of other parts (EMA) by the part's name.
+
+    filed: of networks whose shared weights and finished tasks are in files, the state holds the task in training
+    alone, and the digests of the files.
+    """
     tensors = with_prefix("method", method.state_dict())
     for part, state in further.items():
         tensors |= with_prefix(part, state)
+    layouts = {}
     for role, network in networks.items():
-        tensors |= with_prefix(f"network/{role}", network.state_dict())
+        if filed and role in filed.roles:
+            own = task_state(network, filed.training) if filed.training else {}
+            tensors |= with_prefix(f"task/{role}", own)
+        else:
+            tensors |= with_prefix(f"network/{role}", network.state_dict())
+            layouts[role] = task_layout(network)
         if role in optimizers:
             tensors |= with_prefix(f"optimizer/{role}", _optimizer_tensors(optimizers[role], network))
-    layouts = {role: task_layout(network) for role, network in networks.items()}
-    return save_state(folder, progress.number, tensors, {"progress": asdict(progress), "layouts": layouts})
+    facts = {"progress": asdict(progress), "layouts": layouts}
+    return save_state(folder, progress.number, tensors, facts | ({"filed": asdict(filed)} if filed else {}))
 
 
 def restore_networks(
@@ -113,8 +168,15 @@ def restore_networks(
     if found is None:
         return Progress(), None
     tensors, facts = found
-    with fitting(f"{folder.path / 'state'}: the resume state is of another experiment"):
+    problem = f"{folder.path / 'state'}: the resume state is of another experiment"
+    if "filed" in facts:
+        with fitting(problem):
+            filed = Filed(**facts["filed"])
+        filed.read_into(folder, networks, method, tensors)
+    with fitting(problem):
         for role, network in networks.items():
+            if role not in facts["layouts"]:
+                continue
             restore_layout(network, facts["layouts"][role])
             state = below(f"network/{role}", tensors)
             network.load_state_dict(widened(state, network.state_dict()) if widen else state)
@@ -223,7 +285,23 @@ def read_task(
         own, base = fingerprint(network), file.bases.get(role)
         if own != base:
             raise UserError(f"made for another base: its fingerprint is {base}, that of {folder.shared} is {own}")
-        (method or Method()).restore({role: network}, task, with_prefix(role, file.states[role]))
+        with numbered(network, index):
+            (method or Method()).restore({role: network}, task, with_prefix(role, file.states[role]))
+
+
+@contextlib.contextmanager
+def with_task(
+    folder: RunFolder, index: int, task: str, networks: Networks, method: Method | None = None
+) -> Iterator[None]:
+    """Inside the block the networks have a finished task, from its file where they had let it go."""
+    roles = [role for role in filed_roles(folder) if role in networks and task not in task_names(networks[role])]
+    for role in roles:
+        read_task(folder, index, task, role, networks[role], method)
+    try:
+        yield
+    finally:
+        for role in roles:
+            remove_task(networks[role], task)
 
 
 def with_prefix(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -34,6 +34,11 @@ class SavedRun(Generic[AnyExperiment]):
         return self.experiment.task_names
 
     @property
+    def keeps_tasks(self) -> bool:
+        """Whether every task stays to the bit as it was just learned."""
+        return self.folder.keeps_tasks
+
+    @property
     def trained(self) -> list[str]:
         """Names of the tasks up to the last one whose file is there, so that places are those in `tasks`."""
         there = [i for i, name in enumerate(self.tasks) if self.folder.task_file(i, name).exists()]

@@ -1,5 +1,6 @@
 """What training has in common, whatever is trained: the sequence, the promise, resume states, polite stops."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
@@ -8,19 +9,22 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from eftgan.adapters import select_task
+from eftgan.adapters import remove_task, select_task, task_names
+from eftgan.data.streams import stream_seed
 from eftgan.errors import UserError
 from eftgan.methods import Method, Probe
 from eftgan.methods.base import seen_tasks
 from eftgan.runfolder import RunFolder
 from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
+    Filed,
     Progress,
     drop_old_states,
     read_shared,
     read_task,
     restore_networks,
     save_training,
+    with_task,
     write_task,
 )
 from eftgan.training.held import Held, held_entries
@@ -63,14 +67,39 @@ class Trainer(Generic[AnyTask]):
                 if self.start and index == self.progress.number == 0:
                     self._take_over_first_task(self.start, name, probe(0))
                 elif index == self.progress.task:
+                    self._let_go(names)
                     train_task(index)
                 with self._stop.at_once(f"stopped after task {name!r}; its files are whole"):
                     self.after_task(index)
         if self.accelerator.is_main_process:
             drop_old_states(self.folder)  # a kill between writing the last state and this leaves one too many
 
+    def _let_go(self, names: Sequence[str]) -> None:
+        """Before a task begins: finished ones leave the networks, but for the first and the last.
+
+        Memory, states and the frozen digest then cost the same however many tasks there were.
+        """
+        finished = names[: self.progress.task]
+        if self.method.lets_go and self.progress.step == 0:
+            for network in self.networks.values():
+                for name in set(task_names(network)) - {*finished[:1], *finished[-1:]}:
+                    remove_task(network, name)
+
+    def grow(self, names: Sequence[str], index: int, head_size: int | None = None) -> None:
+        """Add a task to the networks; one that it starts from is back for a moment if it was let go."""
+        name = names[index]
+        torch.manual_seed(stream_seed(self.seed, name, "init"))
+        init = self.starts.get(name)
+        source = init or self.method.init
+        recalled = contextlib.ExitStack()
+        if source in names[:index]:
+            recalled.enter_context(with_task(self.folder, names.index(source), source, self.networks, self.method))
+        with recalled:
+            self.method.grow(self.networks, name, init=init, head_size=head_size)
+
     def restore(self, names: Sequence[str]) -> dict[str, Tensor] | None:
         """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""
+        self._names = list(names)
         self.progress, tensors = restore_networks(self.folder, self.networks, self.method)
         if tensors is None and (finished := self.folder.finished(names)):
             self._restore_from_files(finished)
@@ -90,6 +119,8 @@ class Trainer(Generic[AnyTask]):
             )
         read_shared(self.folder, self.networks)
         for index, name in enumerate(finished):
+            if self.method.lets_go and 0 < index < len(finished) - 1:
+                continue
             for role, network in self.networks.items():
                 read_task(self.folder, index, name, role, network, self.method)
         self.progress = Progress(task=len(finished))
@@ -109,8 +140,9 @@ class Trainer(Generic[AnyTask]):
     def _check_state(self, names: Sequence[str]) -> None:
         """Refuse a state that these tasks did not lead to."""
         done, step = self.progress.task, self.progress.step
-        seen, begun = seen_tasks(self.networks), done + (step > 0)
-        if len(seen) != begun or seen != list(names[:begun]):
+        seen, begun = seen_tasks(self.networks), names[: done + (step > 0)]
+        expected = [name for name in begun if name in seen or name == begun[-1] or not self.method.lets_go]
+        if seen != expected or done + (step > 0) > len(names):
             raise UserError(
                 f"{self.folder.path / 'state'}: the resume state stands at step {step} after {done} tasks and "
                 f"knows {', '.join(seen) or 'no task'}; these tasks do not lead there. Was config.yaml changed?"
@@ -148,9 +180,22 @@ class Trainer(Generic[AnyTask]):
     def save(self) -> None:
         """Write the resume state."""
         if self.accelerator.is_main_process:
-            further = self.further_state()
-            save_training(self.folder, self.progress, self.networks, self.method, self.optimizers, further)
+            save_training(
+                self.folder,
+                self.progress,
+                self.networks,
+                self.method,
+                self.optimizers,
+                self.further_state(),
+                self._filed(),
+            )
         self.accelerator.wait_for_everyone()
+
+    def _filed(self) -> Filed | None:
+        """What the state need not hold. The state after a first task is whole: other runs may start from it."""
+        if not self.method.lets_go or self.progress.task == 0 or (self.progress.task == 1 and self.progress.step == 0):
+            return None
+        return Filed.of(self.folder, self._names, self.progress, self.networks)
 
     def due(self, every: int) -> bool:
         """Whether something that happens every so many steps (0: never) happens now."""
