@@ -10,6 +10,7 @@ from benchmarks.harness import Ratio, measure
 from benchmarks.networks import STACKGAN, adapted, folded
 from benchmarks.training import gan_step
 from eftgan.adapters import fuse_upsampling, merge_task, train_only
+from eftgan.adapters.codes import fuse_codes
 from eftgan.adapters.merge import fast_layout
 from eftgan.adapters.upsampling import unfuse_upsampling
 from eftgan.models.gans import StackGan
@@ -31,6 +32,7 @@ def judging(family: StackGan) -> list[nn.Module]:
 def fast(network: nn.Module) -> nn.Module:
     """A folded network as merged ones are."""
     network = copy.deepcopy(network)
+    fuse_codes(network)
     fuse_upsampling(network)
     unfuse_upsampling(network)
     return fast_layout(network)
@@ -45,6 +47,7 @@ def benchmarks() -> Iterator[Ratio]:
     yield _sampling("sampling, one EFT task a32 b16, merged", merged, plain, what, 0.75)
     yield _first_step("training step of the first task, StackGAN-v2 64x64 ngf 64", STACKGAN)
     yield _later_step()
+    yield _adam()
     plain = folded(drawing(THREE_STAGES))
     yield _sampling("sampling, three stages 64 to 256, ngf 16", fast(plain), plain, PLAIN, 0.6)
     yield _first_step("training step of the first task, three stages 64 to 256, ngf 16", THREE_STAGES)
@@ -62,10 +65,22 @@ def _first_step(name: str, family: StackGan) -> Ratio:
         generator = adapted(drawing(family), 32, 16, 1)
         if fused:
             fuse_upsampling(generator)
+            fuse_codes(generator)
         discriminators = [adapted(each, 32, 16, 1, ("logits",)) for each in judging(family)]
         own = [train_only(each, "t1", shared=True) for each in (generator, *discriminators)]
-        sides.append(gan_step(generator, discriminators, own, family.sizes))
+        sides.append(gan_step(generator, discriminators, own, family.sizes, fused=fused))
     return measure(name, *sides, STEP, 0.75, rounds=9)
+
+
+def _adam() -> Ratio:
+    """One step over all weights of the generator."""
+    sides = []
+    for fused in (True, False):
+        weights = [nn.Parameter(weight.detach().clone()) for weight in drawing(STACKGAN).parameters()]
+        for weight in weights:
+            weight.grad = torch.randn_like(weight)
+        sides.append(torch.optim.Adam(weights, 2e-4, (0.5, 0.999), fused=fused).step)
+    return measure("Adam, fused, StackGAN-v2 64x64 ngf 64", *sides, "Adam as it comes", 0.5)
 
 
 def _later_step() -> Ratio:
@@ -76,7 +91,7 @@ def _later_step() -> Ratio:
     fuse_upsampling(generator)
     discriminators = [adapted(each, 32, 16, 2, ("logits",)) for each in judging(STACKGAN)]
     own = [train_only(each, "t2") for each in (generator, *discriminators)]
-    ours = gan_step(generator, discriminators, own, STACKGAN.sizes)
+    ours = gan_step(generator, discriminators, own, STACKGAN.sizes, fused=True)
     return measure(
         "training step, task >= 2, EFT, StackGAN-v2 64x64",
         ours,

@@ -31,9 +31,10 @@ def gan_step(
     parameters: list[list[nn.Parameter]],
     sizes: list[int],
     naive: bool = False,
+    fused: bool = False,
 ) -> Callable[[], None]:
     """One step of the trainer's kind: one generator forward, no weight gradients of D in the generator's turn."""
-    optimizers = [torch.optim.Adam(each, 2e-4, (0.5, 0.999)) for each in parameters]
+    optimizers = [torch.optim.Adam(each, 2e-4, (0.5, 0.999), fused=fused) for each in parameters]
     reals, z = [torch.randn(8, 3, size, size) for size in sizes], torch.randn(8, 100)
     discriminating = [parameter for each in parameters[1:] for parameter in each]
 

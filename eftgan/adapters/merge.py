@@ -9,6 +9,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from eftgan.adapters.bank import Row, TaskBank, Tasks, named_banks, registry_of, unwrap
+from eftgan.adapters.codes import fuse_codes
 from eftgan.adapters.graph import batchnorm_after, trace
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.layers import NotMergeable, computes_as_torch, has_own_weight, plain_copy, set_weights
@@ -25,6 +26,7 @@ def merge_task(model: nn.Module, name: str) -> nn.Module:
     # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
     merged = copy.deepcopy(network, _merged_banks(network, name)).eval()
     fold_batchnorms(merged)
+    fuse_codes(merged)
     fuse_upsampling(merged)
     unfuse_upsampling(merged)
     return fast_layout(merged)

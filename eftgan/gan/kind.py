@@ -20,6 +20,11 @@ from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
 from eftgan.training.kind import Kind, Session
 
+FASTER = (
+    "fast_upsampling",
+    "fast_codes",
+    "fused_adam",
+)  # settings that came later; the same up to rounding
 REPORT_EVERY = 50  # tasks; up to that many there is a report after each
 
 
@@ -55,11 +60,10 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
         return True  # all methods have the same networks
 
     def as_begun(self, experiment: GanExperiment, folder: RunFolder) -> GanExperiment:
-        """A run from before there was a fast form of upsampling goes on without it: its roundings differ."""
-        if "fast_upsampling" in read_yaml(folder.config).get("training", {}):
-            return experiment
-        training = dataclasses.replace(experiment.training, fast_upsampling=False)
-        return dataclasses.replace(experiment, training=training)
+        """A run from before there was a faster form of something goes on without it: its roundings differ."""
+        known = read_yaml(folder.config).get("training", {})
+        plain: dict[str, Any] = {key: False for key in FASTER if key not in known}
+        return dataclasses.replace(experiment, training=dataclasses.replace(experiment.training, **plain))
 
     def accumulation(self, experiment: GanExperiment) -> int:
         return experiment.training.accumulation

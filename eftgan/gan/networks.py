@@ -4,6 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
+from eftgan.adapters.codes import fuse_codes
 from eftgan.adapters.upsampling import fuse_upsampling
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
@@ -45,9 +46,11 @@ def build_generator(experiment: GanExperiment) -> nn.Module:
 def _insert(experiment: GanExperiment, networks: dict[str, nn.Module]) -> None:
     heads = {role: experiment.network.heads if role.startswith(DISCRIMINATOR) else () for role in networks}
     experiment.method.prepare(networks, {role: experiment.adapters.config(heads[role]) for role in networks})
-    if experiment.training.fast_upsampling:
-        for network in networks.values():
+    for network in networks.values():
+        if experiment.training.fast_upsampling:
             fuse_upsampling(network)
+        if experiment.training.fast_codes:
+            fuse_codes(network)
 
 
 def _load_published(experiment: GanExperiment, networks: dict[str, nn.Module], files: dict[str, str]) -> None:

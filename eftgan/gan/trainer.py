@@ -202,7 +202,8 @@ class GanTrainer(Trainer[GanTask]):
 
     def _optimizer(self, role: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         first, second = self.options.betas
-        return make_adam(groups_of(self.method, role, parameters), self._rates[role], (first, second))
+        groups, fused = groups_of(self.method, role, parameters), self.options.fused_adam
+        return make_adam(groups, self._rates[role], (first, second), fused=fused)
 
     def _begin_step(self, moment: Moment) -> None:
         """Set the learning rates, and let the method set what depends on the moment."""

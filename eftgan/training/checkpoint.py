@@ -205,9 +205,11 @@ def restore_optimizers(
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 own = below(f"optimizer/{role}/{names[parameter]}", tensors)
-                # step counters stay on the CPU, where the optimizers keep them
+                # step counters stay on the CPU, where the optimizers keep them, unless these are fused
                 optimizer.state[parameter] = {
-                    key: value.clone() if key == "step" else value.to(parameter.device, copy=True)
+                    key: value.clone()
+                    if key == "step" and not group.get("fused")
+                    else value.to(parameter.device, copy=True)
                     for key, value in own.items()
                 }
 

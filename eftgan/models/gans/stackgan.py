@@ -106,6 +106,7 @@ class NextStage(nn.Module):
     def __init__(self, width: int, z_dim: int) -> None:
         super().__init__()
         self.joint = nn.Sequential(*gated_conv(z_dim + width, width))
+        self.joint[0].repeated = z_dim  # type: ignore[assignment]  # input channels that are the same at every pixel
         self.residual = nn.Sequential(ResidualBlock(width), ResidualBlock(width))
         self.upsample = upsample_block(width)
 
