@@ -26,6 +26,7 @@ from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.transforms import Option
 from eftgan.evaluation.flops import forward_flops, meta_copy
 
+BITS = 32  # of a parameter
 Example = Tensor | tuple[int, ...]  # an input batch, or the shape of one input
 
 
@@ -54,6 +55,7 @@ class Growth:
 
     base_parameters: int = 0  # of the network before adapters came in
     adapter_parameters: int = 0  # ws, wd, their biases, diagonals
+    mask_bits: int = 0  # of masks, where a task has one bit per weight
     norm_parameters: int = 0
     head_parameters: int = 0
     flops_base: int = 0  # one input through the base network
@@ -69,8 +71,8 @@ class Growth:
 
     @property
     def parameter_growth(self) -> float:
-        """Adapter parameters against the base's: the paper's figure."""
-        return self.adapter_parameters / self.base_parameters
+        """Adapter parameters against the base's: the paper's figure. A bit of a mask is a 32nd of a parameter."""
+        return (self.adapter_parameters + self.mask_bits / BITS) / self.base_parameters
 
     @property
     def flops_growth(self) -> float:
@@ -142,6 +144,7 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
     return Growth(
         base_parameters=sum(p.numel() for p in network.parameters() if p not in of_tasks),
         adapter_parameters=counts["transforms"],
+        mask_bits=sum(bank.transform(row).mask_bits() for _, bank in named_banks(network) if bank.part == "transforms"),
         norm_parameters=counts["norms"],
         head_parameters=counts["heads"],
         flops_base=base.analytic,
@@ -180,6 +183,7 @@ def format_growth(growth: Growth, per_layer: bool = False) -> str:
     rows: list[tuple[str, ...]] = [
         ("", "base", "per task", "growth"),
         ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.parameter_growth)),
+        *([("bits of masks", "", _n(growth.mask_bits), _p(growth.mask_bits / BITS / base))] * bool(growth.mask_bits)),
         ("normalisation parameters", "", _n(growth.norm_parameters), _p(growth.norm_parameters / base)),
         ("head parameters", "", _n(growth.head_parameters), _p(growth.head_parameters / base)),
         ("FLOPs, ws and wd apart", _n(growth.flops_base), _n(growth.flops_task), _p(growth.flops_growth)),

@@ -14,6 +14,7 @@ from eftgan.methods.lfl import Lfl
 from eftgan.methods.lwf import Lwf
 from eftgan.methods.mas import Mas
 from eftgan.methods.mergan import Mergan
+from eftgan.methods.packnet import PackNet
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.separate import Separate
 from eftgan.methods.si import Si
@@ -21,6 +22,7 @@ from eftgan.methods.si import Si
 METHODS: dict[str, type[Method]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
+    "packnet": PackNet,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import fingerprint, load_shared, shared_state
+from eftgan.adapters import fingerprint, load_shared, task_names
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.storage import describe_adapters
 from eftgan.adapters.taskfile import read_task_file, write_task_file
@@ -177,13 +177,15 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
             write_task_file(path, task, {role: network.state_dict()}, {}, facts, kind="full")
         return
     states = {role: below(role, snapshot) for role in dict.fromkeys(key.partition("/")[0] for key in snapshot)}
+    written = {role: networks[role] for role in states}
     if index == 0 or not folder.shared.exists():
-        theta = [with_prefix(role, shared_state(networks[role])) for role in states]
+        theta = [with_prefix(role, method.theta(net, task_names(net)[0])) for role, net in written.items()]
         tensors = {key: tensor for state in theta for key, tensor in state.items()}
         if _is_new(folder.shared, tensors):
             write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
     if _is_new(path, snapshot):
-        bases = {role: fingerprint(networks[role]) for role in states}
+        before = max(index - 1, 0)  # the first task's own weights are among the shared ones
+        bases = {role: tensors_digest(method.theta(net, task_names(net)[before])) for role, net in written.items()}
         write_task_file(path, task, states, bases, adapters=describe_adapters(networks[next(iter(states))]))
 
 

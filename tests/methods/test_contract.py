@@ -10,7 +10,7 @@ from eftgan.tensors import tensors_digest
 from eftgan.training.stopping import Stopped, StopSignal
 
 FOR_CLASSIFIERS = [name for name, method in METHODS.items() if method.suits("classifier")]
-KEEPS_ALL = ("eft", "batche", "fixed", "separate")  # nothing of an earlier task changes
+KEEPS_ALL = ("eft", "batche", "packnet", "fixed", "separate")  # nothing of an earlier task changes
 # A barely trained network has steep losses, so that the usual strengths would be too much for its learning rate.
 GENTLE = {
     "ewc": {"strength": 1.0, "samples": 16},

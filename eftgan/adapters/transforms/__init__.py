@@ -13,11 +13,13 @@ from eftgan.adapters.transforms.groups import (
     widened,
 )
 from eftgan.adapters.transforms.linear import LinearTransform
+from eftgan.adapters.transforms.mask import Mask, Masks
 from eftgan.adapters.transforms.rank_one import BatchEnsemble, RankOne
 
 TRANSFORMS: dict[str, type[Planner]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
+    "mask": Masks,
 }
 
 __all__ = [
@@ -27,6 +29,8 @@ __all__ = [
     "Eft",
     "Flops",
     "LinearTransform",
+    "Mask",
+    "Masks",
     "Mode",
     "Option",
     "Plan",

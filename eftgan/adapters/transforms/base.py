@@ -52,6 +52,10 @@ class Transform(nn.Module):
         """Its kind, then its effective sizes: what `growth --layers` shows."""
         raise NotImplementedError
 
+    def mask_bits(self) -> int:
+        """Bits that it keeps beside its parameters."""
+        return 0
+
     def flops(self, x: Tensor, out: Tensor) -> Flops:
         """Cost of one forward from x (with mode "both": the layer's output) to `out`."""
         raise NotImplementedError
