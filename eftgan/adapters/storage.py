@@ -102,7 +102,7 @@ def fingerprint(model: nn.Module) -> str:
 def describe_adapters(model: nn.Module) -> dict[str, str]:
     """Kind and settings of the model's transforms, as task files state them."""
     config = registry_of(model).config
-    return config.planner().describe(config)
+    return config.planner().describe(config) | ({"gate": config.gate} if config.gate else {})
 
 
 def save_task(model: nn.Module, name: str, path: str | os.PathLike[str]) -> None:

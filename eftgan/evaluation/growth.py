@@ -22,6 +22,7 @@ from eftgan.adapters import (
     task_state,
 )
 from eftgan.adapters.bank import Row, unwrap
+from eftgan.adapters.gates import Gate
 from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.transforms import Option
 from eftgan.evaluation.flops import forward_flops, meta_copy
@@ -162,7 +163,8 @@ def _parameters(module: nn.Module) -> int:
 
 def _layer(name: str, bank: TaskBank, row: Row) -> LayerGrowth:
     transform = bank.transform(row)
-    return LayerGrowth(name, outputs_of(bank.layer), _parameters(transform), transform.describe())
+    outputs = transform.channels if isinstance(transform, Gate) else outputs_of(bank.layer)
+    return LayerGrowth(name, outputs, _parameters(transform), transform.describe())
 
 
 def total_growth(growths: Iterable[Growth] | Mapping[str, Growth]) -> Growth:
