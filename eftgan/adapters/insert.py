@@ -84,7 +84,8 @@ def _add_gates(
             continue
         place = norm_after.get(name, name)
         gated = model.get_submodule(place)
-        make = partial(kind, outputs_of(layer), axes_of(layer) if isinstance(layer, _ConvNd) else 0)
+        axes = axes_of(layer) if isinstance(layer, _ConvNd) else 0
+        make = partial(kind, outputs_of(layer), axes, normed=place != name)
         banks[gated] = TaskBank(banks.get(gated, gated), registry, "transforms", "serial", make)
         insertion.gates.append(place)
 

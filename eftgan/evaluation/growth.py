@@ -24,7 +24,7 @@ from eftgan.adapters import (
 from eftgan.adapters.bank import Row, unwrap
 from eftgan.adapters.gates import Gate
 from eftgan.adapters.layers import outputs_of
-from eftgan.adapters.transforms import Option
+from eftgan.adapters.transforms import Option, Transform
 from eftgan.evaluation.flops import forward_flops, meta_copy
 
 BITS = 32  # of a parameter
@@ -158,7 +158,7 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
 
 
 def _parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+    return module.kept_parameters() if isinstance(module, Transform) else sum(p.numel() for p in module.parameters())
 
 
 def _layer(name: str, bank: TaskBank, row: Row) -> LayerGrowth:

@@ -7,6 +7,7 @@ from eftgan.methods.ewc import Ewc
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
 from eftgan.methods.finetune import Finetune
 from eftgan.methods.fixed import Fixed
+from eftgan.methods.hat import Hat
 from eftgan.methods.imm import Imm
 from eftgan.methods.joint import Joint
 from eftgan.methods.l2t import L2Transfer
@@ -18,11 +19,14 @@ from eftgan.methods.packnet import PackNet
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.separate import Separate
 from eftgan.methods.si import Si
+from eftgan.methods.tfm import Tfm
 
 METHODS: dict[str, type[Method]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
     "packnet": PackNet,
+    "hat": Hat,
+    "tfm": Tfm,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

@@ -143,7 +143,7 @@ def test_the_growth_of_gates_counts_among_the_transforms(kind):
     add_task(network, "one")
     found, gates = growth(network, (3, 8, 8)), gates_of(network)
     assert [(layer.name, layer.outputs) for layer in found.layers][:2] == [("1", 8), ("3", 12)]
-    expected = sum(p.numel() for bank in gates.values() for p in bank.tasks.parameters())
+    expected = sum(gate.kept_parameters() for bank in gates.values() for gate in bank.tasks.values())
     assert found.adapter_parameters == expected
     assert found.flops_task > found.flops_base
 

@@ -356,7 +356,7 @@ class Negated(Eft):
 
 
 @pytest.mark.parametrize(
-    "method", [Negated, Eft, METHODS["batche"], METHODS["packnet"], METHODS["fixed"], METHODS["separate"]]
+    "method", [Negated, Eft, METHODS["batche"], METHODS["packnet"], METHODS["hat"], METHODS["tfm"], METHODS["fixed"], METHODS["separate"]]
 )
 def test_training_goes_on_from_task_files_as_the_method_puts_them_back(learn, three_tasks, tmp_path, method):
     whole = learn(method(), out="whole", **SIX_STEPS)

@@ -15,14 +15,14 @@ class Gate(Transform):
     """One task's gate behind one layer: (B, K, ...) -> (B, K, ...).
 
     `axes`: how many axes stand behind the channels, 2 for images; with 0 the channels are the last axis, as a linear
-    layer has them. The neutral state is an open gate: every factor is 1.
+    layer has them. `normed`: a BatchNorm stands before the gate. The neutral state is an open gate: every factor is 1.
     """
 
     on_linear: ClassVar[bool] = True  # whether linear layers are gated, or convolutions alone
 
-    def __init__(self, channels: int, axes: int) -> None:
+    def __init__(self, channels: int, axes: int, normed: bool = False) -> None:
         super().__init__()
-        self.channels, self.axes = channels, axes
+        self.channels, self.axes, self.normed = channels, axes, normed
 
     def apply_to(self, x: Tensor, factors: Tensor) -> Tensor:
         """x times factors (K,), or (B, K) where every sample has its own."""

@@ -19,8 +19,8 @@ class ChannelGate(Gate):
 
     on_linear = False
 
-    def __init__(self, channels: int, axes: int) -> None:
-        super().__init__(channels, axes)
+    def __init__(self, channels: int, axes: int, normed: bool = False) -> None:
+        super().__init__(channels, axes, normed)
         self.w = nn.Parameter(torch.empty(channels))
         self.norm = nn.BatchNorm1d(channels)
         self.set_identity()

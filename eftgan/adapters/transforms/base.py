@@ -52,6 +52,10 @@ class Transform(nn.Module):
         """Its kind, then its effective sizes: what `growth --layers` shows."""
         raise NotImplementedError
 
+    def kept_parameters(self) -> int:
+        """Parameters that a finished task keeps of it."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
     def mask_bits(self) -> int:
         """Bits that it keeps beside its parameters."""
         return 0
