@@ -18,7 +18,7 @@ GENTLE = {
     "imm": {"samples": 16, "labels": "sampled"},
     "tfm": {"tasks": 3},
 }
-PATIENT = {"hat": {"epochs": 8, "rate": 0.1}}  # gates learn slowly
+PATIENT = {"packnet": {"epochs": 4}, "hat": {"epochs": 4, "rate": 0.1, "momentum": 0.0}}
 MARGINS = {
     "live": {"reduce": "mean", "delta": 1e4},
     "stored": {"statistics": "stored", "delta": 1e6},
