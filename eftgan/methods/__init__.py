@@ -2,6 +2,7 @@
 
 from eftgan.methods.base import Method
 from eftgan.methods.batche import BatchEnsemble
+from eftgan.methods.ccll import Ccll
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
@@ -21,6 +22,7 @@ from eftgan.methods.si import Si
 METHODS: dict[str, type[Method]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
+    "ccll": Ccll,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

@@ -1,4 +1,4 @@
-"""What EFT and BatchEnsemble share: weights that are frozen after the first task, and parts that every task owns."""
+"""Weights that are frozen after the first task, and parts that every task owns: EFT, BatchEnsemble and CCLL."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -39,6 +39,11 @@ class FrozenBase(Method):
                 "serves discriminators with transforms"
             )
         self.restarts: dict[str, dict[str, Tensor]] = {}  # by role, the state that every later task begins with
+        self.whole: set[str] = set()  # roles of networks that train whole
+
+    def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
+        self.whole |= {role for role in networks if not self._adapts(role)}
+        super().prepare(networks, adapters)
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         return config
@@ -83,7 +88,7 @@ class FrozenBase(Method):
     @property
     def files_suffice(self) -> bool:
         """Not where discriminators train whole, which no file holds."""
-        return self.discriminator not in WHOLE
+        return not self.whole
 
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
         return {

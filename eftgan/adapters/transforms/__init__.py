@@ -1,6 +1,7 @@
 """The transformations that tasks put on shared layers: one kind a file, one line here."""
 
 from eftgan.adapters.transforms.base import Flops, Mode, Option, Plan, Planner, Site, Transform
+from eftgan.adapters.transforms.ccll import Ccll
 from eftgan.adapters.transforms.conv import ConvTransform
 from eftgan.adapters.transforms.eft import Eft, branch_matches
 from eftgan.adapters.transforms.groups import (
@@ -18,11 +19,13 @@ from eftgan.adapters.transforms.rank_one import BatchEnsemble, RankOne
 TRANSFORMS: dict[str, type[Planner]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
+    "ccll": Ccll,
 }
 
 __all__ = [
     "TRANSFORMS",
     "BatchEnsemble",
+    "Ccll",
     "ConvTransform",
     "Eft",
     "Flops",
