@@ -15,14 +15,18 @@ from eftgan.methods.lfl import Lfl
 from eftgan.methods.lwf import Lwf
 from eftgan.methods.mas import Mas
 from eftgan.methods.mergan import Mergan
+from eftgan.methods.piggyback import Piggyback
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.separate import Separate
 from eftgan.methods.si import Si
+from eftgan.methods.supsup import SupSup
 
 METHODS: dict[str, type[Method]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
     "ccll": Ccll,
+    "piggyback": Piggyback,
+    "supsup": SupSup,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

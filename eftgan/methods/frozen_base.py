@@ -19,10 +19,44 @@ WHOLE = ("full", "restart")  # of `discriminator`: these train whole in every ta
 
 
 @dataclass
-class FrozenBase(Method):
-    """theta trains in the first task and is frozen; every task owns its transforms, normalisation and heads."""
+class OwnParts(Method):
+    """Every task owns its transforms, normalisation and heads; what is frozen is watched, and files hold the rest."""
 
     owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
+
+    def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
+        return config
+
+    def _adapts(self, role: str) -> bool:
+        """Whether tasks own parts of this network; else it trains whole, in no task's file."""
+        return True
+
+    def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        return {
+            f"{role}: {key}": tensor
+            for role, network in networks.items()
+            if self._adapts(role)
+            for key, tensor in state_of_others(
+                network, task, theta=not self.trains_shared(role, task_names(network)[0] == task)
+            ).items()
+        }
+
+    @property
+    def files_suffice(self) -> bool:
+        return True
+
+    def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        return {
+            f"{role}/{key}": tensor
+            for role, network in networks.items()
+            if self._adapts(role)
+            for key, tensor in task_state(network, task).items()
+        }
+
+
+@dataclass
+class FrozenBase(OwnParts):
+    """theta trains in the first task and is frozen; every task owns its transforms, normalisation and heads."""
 
     discriminator: Annotated[str, Doc("one of WHOLE, or a method's own way"), OnlyFor("gan")] = "full"
     discriminator_rate: Annotated[
@@ -44,9 +78,6 @@ class FrozenBase(Method):
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         self.whole |= {role for role in networks if not self._adapts(role)}
         super().prepare(networks, adapters)
-
-    def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
-        return config
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         super().grow(networks, task, init=init, head_size=head_size)
@@ -75,28 +106,10 @@ class FrozenBase(Method):
                 if not self._adapts(role)
             }
 
-    def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
-        return {
-            f"{role}: {key}": tensor
-            for role, network in networks.items()
-            if self._adapts(role)
-            for key, tensor in state_of_others(
-                network, task, theta=not self.trains_shared(role, task_names(network)[0] == task)
-            ).items()
-        }
-
     @property
     def files_suffice(self) -> bool:
         """Not where discriminators train whole, which no file holds."""
         return not self.whole
-
-    def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
-        return {
-            f"{role}/{key}": tensor
-            for role, network in networks.items()
-            if self._adapts(role)
-            for key, tensor in task_state(network, task).items()
-        }
 
     def state_dict(self) -> dict[str, Tensor]:
         return {f"{role}/{key}": tensor for role, state in self.restarts.items() for key, tensor in state.items()}

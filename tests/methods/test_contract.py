@@ -18,13 +18,15 @@ from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.stopping import Stopped, StopSignal
 
 FOR_CLASSIFIERS = [name for name, method in METHODS.items() if method.suits("classifier")]
-KEEPS_ALL = ("eft", "batche", "ccll", "fixed", "separate")  # nothing of an earlier task changes
+KEEPS_ALL = ("eft", "batche", "ccll", "piggyback", "supsup", "fixed", "separate")  # nothing of an earlier task changes
 # A barely trained network has steep losses, so that the usual strengths would be too much for its learning rate.
 GENTLE = {
     "ewc": {"strength": 1.0, "samples": 16},
     "mas": {"strength": 0.001, "samples": 16},
     "imm": {"samples": 16, "labels": "sampled"},
+    "supsup": {"density": 0.5},
 }
+LONGER = {"supsup": {"epochs": 6}}  # a mask of random weights learns slowly
 MARGINS = {
     "live": {"reduce": "mean", "delta": 1e4},
     "stored": {"statistics": "stored", "delta": 1e6},
@@ -59,7 +61,7 @@ def test_files_alone_give_every_task_back_as_it_was_learned(learn, three_tasks, 
 
 @pytest.mark.parametrize("name", FOR_CLASSIFIERS)
 def test_three_tasks_end_to_end(learn, name):
-    learned = learn(gentle(name))
+    learned = learn(gentle(name), **LONGER.get(name, {}))
     assert sorted(learned.matrix) == [(after, on) for after in range(3) for on in range(after + 1)]
     assert learned.matrix[0, 0] > 0.4  # of four classes
     assert set(learned.trainer.records) == {"shapes-1", "shapes-2", "shapes-3"}

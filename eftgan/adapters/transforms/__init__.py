@@ -14,12 +14,14 @@ from eftgan.adapters.transforms.groups import (
     widened,
 )
 from eftgan.adapters.transforms.linear import LinearTransform
+from eftgan.adapters.transforms.mask import Masks, WeightMask
 from eftgan.adapters.transforms.rank_one import BatchEnsemble, RankOne
 
 TRANSFORMS: dict[str, type[Planner]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
     "ccll": Ccll,
+    "mask": Masks,
 }
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Eft",
     "Flops",
     "LinearTransform",
+    "Masks",
     "Mode",
     "Option",
     "Plan",
@@ -37,6 +40,7 @@ __all__ = [
     "RankOne",
     "Site",
     "Transform",
+    "WeightMask",
     "branch_matches",
     "check_group_sizes",
     "fast_group_size",

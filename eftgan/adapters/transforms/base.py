@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -47,6 +47,19 @@ class Transform(nn.Module):
     def reset_parameters(self) -> None:
         """A random state, for tasks with `init: random`."""
         raise NotImplementedError
+
+    def begin(self) -> None:
+        """Take the form that trains, from any other."""
+
+    def finish(self) -> None:
+        """Take the form that is kept once the task is learned: a mask's bits in the place of its scores."""
+
+    def adopt(self, state: Mapping[str, Tensor]) -> None:
+        """Take the form that a state of this transform has; its tensors are loaded afterwards."""
+
+    def mask_bits(self) -> int:
+        """How many numbers of one bit a finished task keeps here, in the place of parameters."""
+        return 0
 
     def describe(self) -> dict[str, Option]:
         """Its kind, then its effective sizes: what `growth --layers` shows."""

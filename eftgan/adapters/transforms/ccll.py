@@ -5,10 +5,11 @@ is a gate (`gate: channel`).
 """
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from eftgan.adapters.transforms.base import Plan, Planner, Site
+from eftgan.adapters.transforms.base import Plan, Planner, Site, Transform
 from eftgan.adapters.transforms.eft import Eft
 
 
@@ -19,4 +20,7 @@ class Ccll(Planner):
     def plan(self, site: Site) -> Plan | str:
         calibration = dataclasses.replace(site.config, kind="eft", options={}, a=1, b=0, bias=False)
         plan = Eft().plan(dataclasses.replace(site, config=calibration))
-        return plan if isinstance(plan, str) else Plan(plan.mode, partial(plan.make, residual=True))
+        if isinstance(plan, str):
+            return plan
+        make: Callable[..., Transform] = plan.make
+        return Plan(plan.mode, partial(make, residual=True))
