@@ -16,6 +16,7 @@ from eftgan.adapters import (
     add_task,
     insert_adapters,
     named_banks,
+    own_transforms,
     registry_of,
     select_task,
     shared_state,
@@ -24,10 +25,9 @@ from eftgan.adapters import (
 from eftgan.adapters.bank import Row, unwrap
 from eftgan.adapters.gates import Gate
 from eftgan.adapters.layers import outputs_of
-from eftgan.adapters.transforms import Option, Transform
+from eftgan.adapters.transforms import Option
 from eftgan.evaluation.flops import forward_flops, meta_copy
 
-BITS = 32  # of a parameter
 Example = Tensor | tuple[int, ...]  # an input batch, or the shape of one input
 
 
@@ -38,6 +38,7 @@ class LayerGrowth:
     name: str
     outputs: int  # of the layer
     parameters: int  # of the transform
+    bits: int  # of its mask, which has no parameters
     description: Mapping[str, Option]  # what the transform says of itself: its kind, then its sizes
 
     @property
@@ -56,7 +57,7 @@ class Growth:
 
     base_parameters: int = 0  # of the network before adapters came in
     adapter_parameters: int = 0  # ws, wd, their biases, diagonals
-    mask_bits: int = 0  # of masks, where a task has one bit per weight
+    adapter_bits: int = 0  # of masks, which have no parameters
     norm_parameters: int = 0
     head_parameters: int = 0
     flops_base: int = 0  # one input through the base network
@@ -72,8 +73,8 @@ class Growth:
 
     @property
     def parameter_growth(self) -> float:
-        """Adapter parameters against the base's: the paper's figure. A bit of a mask is a 32nd of a parameter."""
-        return (self.adapter_parameters + self.mask_bits / BITS) / self.base_parameters
+        """Adapter parameters against the base's: the paper's figure. 32 bits of a mask count as a parameter."""
+        return (self.adapter_parameters + self.adapter_bits / 32) / self.base_parameters
 
     @property
     def flops_growth(self) -> float:
@@ -105,7 +106,7 @@ def growth(model: nn.Module, example: Example, task: str | None = None) -> Growt
 
     def measure(network: nn.Module) -> Growth:
         if task is None:
-            add_task(network, "task")
+            _add_finished_task(network)
         return _measure(network, example, task or "task")
 
     return _on_copy(unwrap(model), measure)
@@ -116,10 +117,18 @@ def growth_of(network: nn.Module, config: AdapterConfig, example: Example) -> Gr
 
     def measure(network: nn.Module) -> Growth:
         insert_adapters(network, config)
-        add_task(network, "task")
+        _add_finished_task(network)
         return _measure(network, example, "task")
 
     return _on_copy(network, measure)
+
+
+def _add_finished_task(network: nn.Module) -> None:
+    """A task in the form that is kept once it is learned."""
+    add_task(network, "task")
+    for transform in own_transforms(network, "task").values():
+        transform.begin()
+        transform.finish()
 
 
 def _on_copy(network: nn.Module, measure: Callable[[nn.Module], Growth]) -> Growth:
@@ -138,14 +147,15 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
     counts = dict.fromkeys(PARTS, 0)
     layers = []
     for name, bank in named_banks(network):
-        counts[bank.part] += _parameters(bank.task(row))
         if bank.part == "transforms":
             layers.append(_layer(name, bank, row))
+        else:
+            counts[bank.part] += _parameters(bank.task(row))
     of_tasks = {p for _, bank in named_banks(network) for p in bank.tasks.parameters()}
     return Growth(
         base_parameters=sum(p.numel() for p in network.parameters() if p not in of_tasks),
-        adapter_parameters=counts["transforms"],
-        mask_bits=sum(bank.transform(row).mask_bits() for _, bank in named_banks(network) if bank.part == "transforms"),
+        adapter_parameters=sum(layer.parameters for layer in layers),
+        adapter_bits=sum(layer.bits for layer in layers),
         norm_parameters=counts["norms"],
         head_parameters=counts["heads"],
         flops_base=base.analytic,
@@ -158,13 +168,13 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
 
 
 def _parameters(module: nn.Module) -> int:
-    return module.kept_parameters() if isinstance(module, Transform) else sum(p.numel() for p in module.parameters())
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def _layer(name: str, bank: TaskBank, row: Row) -> LayerGrowth:
     transform = bank.transform(row)
     outputs = transform.channels if isinstance(transform, Gate) else outputs_of(bank.layer)
-    return LayerGrowth(name, outputs, _parameters(transform), transform.describe())
+    return LayerGrowth(name, outputs, transform.kept_parameters(), transform.mask_bits(), transform.describe())
 
 
 def total_growth(growths: Iterable[Growth] | Mapping[str, Growth]) -> Growth:
@@ -184,8 +194,12 @@ def format_growth(growth: Growth, per_layer: bool = False) -> str:
     base = growth.base_parameters
     rows: list[tuple[str, ...]] = [
         ("", "base", "per task", "growth"),
-        ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.parameter_growth)),
-        *([("bits of masks", "", _n(growth.mask_bits), _p(growth.mask_bits / BITS / base))] * bool(growth.mask_bits)),
+        ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.adapter_parameters / base)),
+        *(
+            [("bits of masks", "", _n(growth.adapter_bits), _p(growth.adapter_bits / 32 / base))]
+            if growth.adapter_bits
+            else []
+        ),
         ("normalisation parameters", "", _n(growth.norm_parameters), _p(growth.norm_parameters / base)),
         ("head parameters", "", _n(growth.head_parameters), _p(growth.head_parameters / base)),
         ("FLOPs, ws and wd apart", _n(growth.flops_base), _n(growth.flops_task), _p(growth.flops_growth)),

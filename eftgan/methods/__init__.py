@@ -2,6 +2,7 @@
 
 from eftgan.methods.base import Method
 from eftgan.methods.batche import BatchEnsemble
+from eftgan.methods.ccll import Ccll
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
@@ -16,14 +17,19 @@ from eftgan.methods.lwf import Lwf
 from eftgan.methods.mas import Mas
 from eftgan.methods.mergan import Mergan
 from eftgan.methods.packnet import PackNet
+from eftgan.methods.piggyback import Piggyback
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.separate import Separate
 from eftgan.methods.si import Si
+from eftgan.methods.supsup import SupSup
 from eftgan.methods.tfm import Tfm
 
 METHODS: dict[str, type[Method]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
+    "ccll": Ccll,
+    "piggyback": Piggyback,
+    "supsup": SupSup,
     "packnet": PackNet,
     "hat": Hat,
     "tfm": Tfm,

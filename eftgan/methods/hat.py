@@ -1,6 +1,5 @@
 """Hard attention to the task (Serra et al., ICML 2018)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -8,17 +7,14 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Doc
 
-from eftgan.adapters import named_banks, task_names
+from eftgan.adapters import task_names
 from eftgan.adapters.gates import UnitGate
-from eftgan.adapters.wiring import channels_of
 from eftgan.config import NonNegative, Positive
 from eftgan.methods.exchange import Batch, Group, Moment, Networks, Probe
-from eftgan.methods.gated_units import GatedUnits, gates_of, open_units, units_through
+from eftgan.methods.gated_units import GatedUnits, gates_of, units_through
 from eftgan.names import CLASSIFIER
-from eftgan.tensors import pack_bits, unpack_bits
 
 LIMIT = 6.0  # of an embedding, as in the authors' code
-EMBEDDING, BITS = ".e", ".open"  # ends of names, in training and in files
 
 
 @dataclass
@@ -67,7 +63,7 @@ class Hat(GatedUnits):
 
     def groups(self, role: str, parameters: list[nn.Parameter]) -> list[Group]:
         """Embeddings have neither momentum, which their steep gradients would saturate, nor decay."""
-        embeddings = {gate.e for gate in self._gates.values()}
+        embeddings = {gate.e for gate in self._gates.values() if gate.e is not None}
         others = [parameter for parameter in parameters if parameter not in embeddings]
         own = [parameter for parameter in parameters if parameter in embeddings]
         return [Group(others), Group(own, decay=0.0, momentum=0.0)]
@@ -86,33 +82,18 @@ class Hat(GatedUnits):
     @torch.no_grad()
     def after_step(self, role: str, networks: Networks) -> None:
         for gate in self._gates.values():
+            assert gate.e is not None  # until the task ends
             gate.e.clamp_(-LIMIT, LIMIT)
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         for gate in _unit_gates(networks[CLASSIFIER], task).values():
-            gate.harden()
+            gate.finish()
         super().end_task(networks, task, probe)
 
     def figures(self) -> dict[str, float]:
         """The share of units that this task or an earlier one uses, as things stand."""
         used = [gate.opened | self._earlier[name] for name, gate in self._gates.items()]
         return {"used-units": float(torch.cat(used).float().mean())} if used else {}
-
-    def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
-        """Of a gate, a bit per unit."""
-        bits = {f"{CLASSIFIER}/{name}": units for name, units in open_units(networks[CLASSIFIER], task).items()}
-        state = {
-            key: t for key, t in super().snapshot(networks, task).items() if key.removesuffix(EMBEDDING) not in bits
-        }
-        return state | {f"{name}{BITS}": pack_bits(units) for name, units in bits.items()}
-
-    def restore(self, networks: Networks, task: str, tensors: Mapping[str, Tensor]) -> None:
-        state = dict(tensors)
-        for name, bank in named_banks(networks[CLASSIFIER]):
-            if bank.part == "transforms":
-                units = unpack_bits(state.pop(f"{CLASSIFIER}/{name}{BITS}"), (channels_of(bank),))
-                state[f"{CLASSIFIER}/{name}{EMBEDDING}"] = torch.where(units, 1.0, -1.0)
-        super().restore(networks, task, state)
 
 
 def _unit_gates(network: nn.Module, task: str) -> dict[str, UnitGate]:

@@ -13,22 +13,21 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import PARTS, AdapterConfig, load_task, shared_state, task_names, task_state
+from eftgan.adapters import PARTS, AdapterConfig, load_task, shared_state, task_names
 from eftgan.adapters.bank import Part
 from eftgan.errors import UserError
-from eftgan.methods.base import Method
 from eftgan.methods.exchange import Networks, Probe
-from eftgan.methods.parameters import parameters_in_common, state_of_others
+from eftgan.methods.frozen_base import OwnParts
+from eftgan.methods.parameters import parameters_in_common
 from eftgan.names import CLASSIFIER, GENERATOR
 
 VALUES = "theta/"  # before the name of a shared parameter: the values of the entries that a task added to it
 
 
 @dataclass
-class OwnsEntries(Method):
+class OwnsEntries(OwnParts):
     """Tasks share out the entries of classifier or generator; discriminators train whole and are in no file."""
 
-    owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
     chained: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -42,12 +41,11 @@ class OwnsEntries(Method):
         """By shared parameter, where this task or an earlier one owns the entry."""
         raise NotImplementedError
 
-    def isolates(self, role: str) -> bool:
-        """Whether the tasks share out this network."""
+    def _adapts(self, role: str) -> bool:
         return role in (CLASSIFIER, GENERATOR)
 
     def _isolated(self, networks: Networks) -> Iterator[tuple[str, nn.Module]]:
-        return ((role, network) for role, network in networks.items() if self.isolates(role))
+        return ((role, network) for role, network in networks.items() if self._adapts(role))
 
     @property
     def own_first_task(self) -> dict[str, str]:
@@ -55,7 +53,7 @@ class OwnsEntries(Method):
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         super().prepare(networks, adapters)
-        self._whole_networks = not all(self.isolates(role) for role in networks)
+        self._whole_networks = not all(self._adapts(role) for role in networks)
         for role, network in self._isolated(networks):
             covered = self.covered(network)
             if left := [name for name in parameters_in_common(network, set(PARTS)) if name not in covered]:
@@ -66,7 +64,7 @@ class OwnsEntries(Method):
                 )
 
     def owned_by_tasks(self, role: str) -> frozenset[Part]:
-        return self.owns if self.isolates(role) else frozenset()
+        return self.owns if self._adapts(role) else frozenset()
 
     def owned_before(self, network: nn.Module, task: str) -> dict[str, Tensor]:
         """By shared parameter, where an earlier task owns the entry; nothing where there is none."""
@@ -84,7 +82,7 @@ class OwnsEntries(Method):
         return found
 
     def writable(self, role: str, network: nn.Module, task: str) -> Mapping[str, Tensor] | None:
-        if not self.isolates(role):
+        if not self._adapts(role):
             return None
         return {name: ~earlier for name, earlier in self.owned_before(network, task).items()}
 
@@ -97,12 +95,11 @@ class OwnsEntries(Method):
 
     def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
         """Other tasks, and what is never written; the trainer adds the entries that `writable` holds."""
-        parts: dict[str, Tensor] = {}
+        parts = super().frozen(networks, task)
         for role, network in self._isolated(networks):
             shared_out = self.owned(network, task)
             constant = {key: tensor for key, tensor in shared_state(network).items() if key not in shared_out}
-            others = state_of_others(network, task, theta=False)
-            parts |= {f"{role}: {key}": tensor for key, tensor in (constant | others).items()}
+            parts |= {f"{role}: theta: {key}": tensor for key, tensor in constant.items()}
         return parts
 
     @property
@@ -119,10 +116,10 @@ class OwnsEntries(Method):
         return state
 
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
-        return {
+        return super().snapshot(networks, task) | {
             f"{role}/{key}": tensor
             for role, network in self._isolated(networks)
-            for key, tensor in {**task_state(network, task), **self._values(network, task)}.items()
+            for key, tensor in self._values(network, task).items()
         }
 
     def _added(self, network: nn.Module, task: str) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from typing_extensions import Doc
 
 from eftgan.adapters import AdapterConfig, TaskBank, named_banks, task_names
 from eftgan.adapters.layers import Layer
-from eftgan.adapters.transforms import Mask
+from eftgan.adapters.transforms import GivenMask
 from eftgan.config import Share
 from eftgan.errors import UserError
 from eftgan.methods.exchange import Moment, Networks, Probe
@@ -55,14 +55,14 @@ class PackNet(OwnsEntries):
         return self._shares[min(task, len(self._shares) - 1)]
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
-        return dataclasses.replace(config, kind="mask", options={}) if self.isolates(role) else config
+        return dataclasses.replace(config, kind="mask", options={"rule": "given"}) if self._adapts(role) else config
 
     def covered(self, network: nn.Module) -> set[str]:
         """Masked weights, and biases, to which every task adds its own."""
         return {f"{name}.layer.{key}" for name, _ in _masked(network) for key in ("weight", "bias")}
 
     def owned(self, network: nn.Module, task: str) -> dict[str, Tensor]:
-        return {f"{name}.layer.weight": mask_of(bank, task).kept for name, bank in _masked(network)}
+        return {f"{name}.layer.weight": mask_of(bank, task).seen() for name, bank in _masked(network)}
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         for role, network in self._isolated(networks):
@@ -74,27 +74,26 @@ class PackNet(OwnsEntries):
         super().grow(networks, task, init=init, head_size=head_size)
         for _, network in self._isolated(networks):
             for _, bank in _masked(network):
-                mask = mask_of(bank, task)
-                mask.keep(torch.ones_like(mask.kept))
+                mask_of(bank, task).begin()
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         self._note_free(networks, task)
         return super().trainable(networks, task)
 
     def begin_step(self, role: str, networks: Networks, moment: Moment) -> None:
-        if self.isolates(role) and moment.share >= 1 - self.retrain:
+        if self._adapts(role) and moment.share >= 1 - self.retrain:
             self._prune({role: networks[role]}, task_names(networks[role])[-1])
 
     @torch.no_grad()
     def _prune(self, networks: Networks, task: str) -> None:
-        """Once: a layer whose mask has gaps has been pruned in this task, by this run or before it was resumed."""
+        """Once: a layer with a mask has been pruned in this task, by this run or before it was resumed."""
         for network in networks.values():
             share, before = self._pruned(task_names(network).index(task)), self.owned_before(network, task)
             for name, bank in _masked(network):
                 mask, weight = mask_of(bank, task), cast(Layer, bank.layer).weight
-                free = ~before.get(f"{name}.layer.weight", torch.zeros_like(mask.kept))
-                if _all_owned({name: mask.kept}):
-                    mask.keep(~smallest(weight, free, share))
+                if mask.mask() is None:
+                    earlier = before.get(f"{name}.layer.weight")
+                    mask.take(~smallest(weight, torch.ones_like(weight) > 0 if earlier is None else ~earlier, share))
         self._note_free(networks, task)
 
     def _note_free(self, networks: Networks, task: str) -> None:
@@ -114,10 +113,10 @@ def _masked(network: nn.Module) -> Iterator[tuple[str, TaskBank]]:
     return ((name, bank) for name, bank in named_banks(network) if bank.part == "transforms")
 
 
-def mask_of(bank: TaskBank, task: str) -> Mask:
+def mask_of(bank: TaskBank, task: str) -> GivenMask:
     """A task's mask at one layer."""
     mask = bank.transform(bank.registry.row(task))
-    assert isinstance(mask, Mask)
+    assert isinstance(mask, GivenMask)
     return mask
 
 

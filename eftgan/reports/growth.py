@@ -32,7 +32,7 @@ class Growth:
         """Parameters in use after each task, as a multiple of the base network."""
         if not self._base:
             return None
-        added = itertools.accumulate(_owned(details) for details in self.details)
+        added = itertools.accumulate(_parameters(details, *OWNED) for details in self.details)
         return [(self._in_common + owned) / self._base for owned in added]
 
     @property
@@ -47,9 +47,5 @@ class Growth:
 
 
 def _parameters(details: dict[str, Any], *parts: str) -> int:
-    return sum(details.get(f"{part}_parameters") or 0 for part in parts)
-
-
-def _owned(details: dict[str, Any]) -> float:
-    """What a task has of its own; a bit of a mask is a 32nd of a parameter."""
-    return _parameters(details, *OWNED) + details.get("mask_bits", 0) / 32
+    bits = (details.get("adapter_bits") or 0) if "adapter" in parts else 0
+    return sum(details.get(f"{part}_parameters") or 0 for part in parts) + bits // 32

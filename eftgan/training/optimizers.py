@@ -23,14 +23,14 @@ def make_sgd(groups: Sequence[Group], rate: float, *, momentum: float, decay: fl
     return torch.optim.SGD(own, rate, momentum, weight_decay=decay)
 
 
-def make_adam(groups: Sequence[Group], rate: float, betas: tuple[float, float]) -> torch.optim.Adam:
-    """Adam without weight decay; what a group leaves open is as given here."""
+def make_adam(groups: Sequence[Group], rate: float, betas: tuple[float, float], decay: float = 0.0) -> torch.optim.Adam:
+    """Adam; what a group leaves open is as given here."""
     firsts = [betas[0] if each.momentum is None else each.momentum for each in groups]
     own = [
         _group(each, weight_decay=each.decay, betas=(first, betas[1]))
         for each, first in zip(groups, firsts, strict=True)
     ]
-    return torch.optim.Adam(own, rate, betas)
+    return torch.optim.Adam(own, rate, betas, weight_decay=decay)
 
 
 def _group(group: Group, **settings: Any) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def test_the_steepness_rises_in_every_epoch():
 @pytest.mark.parametrize("s", [0.0025, 2.0, 10.0])
 def test_the_gradient_of_an_embedding_is_the_same_at_every_steepness(s):
     gate = UnitGate(2, 0)
+    gate.begin()
     gate.scale, gate.scale_max = s, 400.0
     with torch.no_grad():
         gate.e.copy_(torch.tensor([0.5, -0.2]))
@@ -68,6 +69,7 @@ def test_the_gradient_of_an_embedding_is_the_same_at_every_steepness(s):
 
 def test_the_factor_of_the_gradient_by_hand():
     gate = UnitGate(1, 0)
+    gate.begin()
     gate.scale, gate.scale_max = 2.0, 400.0
     with torch.no_grad():
         gate.e.fill_(0.5)
@@ -87,7 +89,7 @@ def test_weights_between_units_in_use_are_held():
     network = networks[CLASSIFIER]
     method.grow(networks, "first", head_size=2)
     for gate in gates_of(network, "first").values():
-        gate.harden(torch.tensor([True, False, False]))
+        gate.take(torch.tensor([True, False, False]))
     method.grow(networks, "second", head_size=2)
     free = method.writable(CLASSIFIER, network, "second")
     assert free["second.layer.weight"].tolist() == [[False, True, True], [True, True, True], [True, True, True]]
@@ -97,6 +99,7 @@ def test_weights_between_units_in_use_are_held():
 
 def test_gates_are_hard_after_a_task_and_agree_with_the_steepest_of_training():
     gate = UnitGate(4, 0).train()
+    gate.begin()
     gate.scale = 400.0
     with torch.no_grad():
         gate.e.copy_(torch.tensor([0.2, -0.3, 1.0, -6.0]))
@@ -104,18 +107,23 @@ def test_gates_are_hard_after_a_task_and_agree_with_the_steepest_of_training():
     steep = gate(x)
     hard = gate.eval()(x)
     assert torch.allclose(steep, hard, atol=1e-5)
-    gate.harden()
-    assert gate.e.tolist() == [1.0, -1.0, 1.0, -1.0]
+    gate.finish()
+    assert (gate.e, gate.bits.tolist()) == (None, [0b0101])
     assert torch.equal(gate(x), hard)
 
 
 def test_embeddings_have_no_momentum_or_decay_and_stay_within_their_limit(learn, three_tasks):
     learned = learn(Hat(), three_tasks[:1], epochs=0.2, rate=0.5, **ROUGH)
-    others, own = learned.method.groups(CLASSIFIER, learned.method.trainable(
-        {CLASSIFIER: learned.network}, "shapes-1")[CLASSIFIER])  # fmt: skip
+    method, networks = learned.method, {CLASSIFIER: learned.network}
+    method.grow(networks, "next", head_size=4)
+    others, own = method.groups(CLASSIFIER, method.trainable(networks, "next")[CLASSIFIER])
     assert (own.momentum, own.decay) == (0.0, 0.0)
     assert sum(e.numel() for e in own.parameters) == 16 + 32 + 32
     assert others.momentum is None
+    with torch.no_grad():
+        own.parameters[0].mul_(100)
+    method.after_step(CLASSIFIER, networks)
+    assert max(float(e.detach().abs().max()) for e in own.parameters) == 6.0
 
 
 def test_the_penalty_leaves_units_free(learn):
@@ -238,7 +246,7 @@ def test_a_file_of_tfm_holds_the_rows_of_its_features(learn):
         own = OWN + 2 * 4 * 32 + 3 * 4  # scale and shift where no norm is, a count per layer
         assert sum(tensor.nbytes for tensor in tensors.values()) == own + 4 * rows
     grown = growth(learned.network, (3, 16, 16), "shapes-3")
-    assert (grown.adapter_parameters, grown.mask_bits) == (64, 3 * 32)
+    assert (grown.adapter_parameters, grown.adapter_bits) == (64, 3 * 32)
 
 
 def test_a_file_of_hat_holds_a_bit_per_unit_and_the_entries_newly_held(learn):
@@ -251,7 +259,7 @@ def test_a_file_of_hat_holds_a_bit_per_unit_and_the_entries_newly_held(learn):
         bits = sum(units // 8 for units, _ in LAYERS.values())
         assert sum(tensor.nbytes for tensor in tensors.values()) == OWN + bits + 4 * added[0]
     grown = growth(learned.network, (3, 16, 16), "shapes-3")
-    assert (grown.adapter_parameters, grown.mask_bits) == (0, 80)
+    assert (grown.adapter_parameters, grown.adapter_bits) == (0, 80)
 
 
 @each_method

@@ -356,7 +356,15 @@ class Negated(Eft):
 
 
 @pytest.mark.parametrize(
-    "method", [Negated, Eft, METHODS["batche"], METHODS["packnet"], METHODS["hat"], METHODS["tfm"], METHODS["fixed"], METHODS["separate"]]
+    "method",
+    [
+        Negated,
+        Eft,
+        *(
+            METHODS[name]
+            for name in ("batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "fixed", "separate")
+        ),
+    ],
 )
 def test_training_goes_on_from_task_files_as_the_method_puts_them_back(learn, three_tasks, tmp_path, method):
     whole = learn(method(), out="whole", **SIX_STEPS)

@@ -152,7 +152,7 @@ def test_a_file_holds_a_bit_per_weight_and_the_values_that_its_task_added(learn)
         assert sum(tensor.nbytes for tensor in tensors.values()) == bits + own + values
     grown = growth(learned.network, (3, 16, 16), "shapes-3")
     assert grown.bytes_task == bits + own
-    assert grown.mask_bits == sum(weights.values())
+    assert grown.adapter_bits == sum(weights.values())
     base = sum(weights.values()) + (16 + 32 + 32) + 2 * (16 + 32) + 33 * 4
     assert grown.parameter_growth == pytest.approx((sum(weights.values()) / 32 + 80) / base)
     assert sum(weights.values()) / 32 / sum(weights.values()) == pytest.approx(0.031, abs=5e-4)  # + 3.1 %

@@ -1,5 +1,7 @@
 """Gates that are open or closed, unit by unit, once a task is learned: those of HAT and TFM."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -8,6 +10,7 @@ from torch.nn.modules.conv import _ConvNd
 from eftgan.adapters.gates.base import Gate
 from eftgan.adapters.layers import computes_as_torch, has_own_weight, set_weights
 from eftgan.adapters.transforms import Option
+from eftgan.tensors import pack_bits, unpack_bits
 
 
 class FixedGate(Gate):
@@ -44,35 +47,66 @@ class FixedGate(Gate):
 
 
 class UnitGate(FixedGate):
-    """HAT's attention (Serra et al., ICML 2018): sigmoid(s e) while it trains, [e > 0] afterwards.
+    """HAT's attention (Serra et al., ICML 2018) in one of three forms, which the tensors of a state tell.
 
-    `scale` is s, and `scale_max` its largest value; the method sets both. Gradients of e are multiplied by what makes
-    them smax sigmoid'(e) whatever s is (section 2.5 of the paper).
+    Neither tensor: all units are open, the neutral state. `e`: in training, when factors are sigmoid(s e), and [e > 0]
+    in eval mode. `bits`: finished. `scale` is s, and `scale_max` its largest value; the method sets both. Gradients of
+    e are multiplied by what makes them smax sigmoid'(e) whatever s is (section 2.5 of the paper).
     """
+
+    e: nn.Parameter | None
+    bits: Tensor | None
+    place: Tensor
 
     def __init__(self, channels: int, axes: int, normed: bool = False) -> None:
         super().__init__(channels, axes, normed)
-        self.e = nn.Parameter(torch.empty(channels))
         self.scale = self.scale_max = 1.0
-        self.set_identity()
+        self.register_parameter("e", None)
+        self.register_buffer("bits", None)
+        self.register_buffer("place", torch.zeros(1), persistent=False)  # device and type of embeddings to come
 
     def set_identity(self) -> None:
-        nn.init.ones_(self.e)
+        self.e = self.bits = None
+
+    def begin(self) -> None:
+        """Embeddings that open the same units."""
+        opened = self.opened
+        self.set_identity()
+        self.e = nn.Parameter(torch.where(opened, 1.0, -1.0).to(self.place))
 
     def reset_parameters(self) -> None:
+        """The paper's start: N(0, 1)."""
+        self.begin()
+        assert self.e is not None
         nn.init.normal_(self.e)
+
+    def finish(self) -> None:
+        self.take(self.opened)
+
+    def take(self, opened: Tensor) -> None:
+        """Open just these units from now on."""
+        self.e, self.bits = None, pack_bits(opened)
+
+    def adopt(self, state: Mapping[str, Tensor]) -> None:
+        if "e" in state and self.e is None:
+            self.begin()
+        if "e" not in state:
+            self.e = None
+        size = -(-self.channels // 8)
+        self.bits = torch.zeros(size, dtype=torch.uint8, device=self.place.device) if "bits" in state else None
 
     @property
     def opened(self) -> Tensor:
-        return self.e.detach() > 0
-
-    @torch.no_grad()
-    def harden(self, units: Tensor | None = None) -> None:
-        """Keep nothing of e but its sign, or that of the given units."""
-        self.e.copy_(torch.where(self.opened if units is None else units, 1.0, -1.0))
+        if self.e is not None:
+            return self.e.detach() > 0
+        if self.bits is not None:
+            return unpack_bits(self.bits, (self.channels,))
+        return torch.ones(self.channels, dtype=torch.bool, device=self.place.device)
 
     def factors(self) -> Tensor:
         """The attention of training, with graph."""
+        if self.e is None:
+            return self.opened.to(self.place.dtype)
         e = self.e.view_as(self.e)
         if e.requires_grad:
             e.register_hook(lambda gradient: gradient * self._compensation())
@@ -80,7 +114,8 @@ class UnitGate(FixedGate):
 
     @torch.no_grad()
     def _compensation(self) -> Tensor:
-        s, e = self.scale, self.e.detach()
+        assert self.e is not None
+        s, e = self.scale, self.e
         return self.scale_max / s * (torch.cosh((s * e).clamp(-50, 50)) + 1) / (torch.cosh(e) + 1)
 
     def forward(self, x: Tensor) -> Tensor:
