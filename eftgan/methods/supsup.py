@@ -29,7 +29,7 @@ class SupSup(LearnsMasks):
     """
 
     title: ClassVar[str] = "SupSup"
-    only_for: ClassVar[str | None] = "classifier"  # nobody has shown a GAN whose weights are random
+    only_for: ClassVar[str | None] = "classifier"  # nothing was found in print about GANs of random weights
 
     name: Literal["supsup"] = "supsup"
     budget: Annotated[

@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+from pathlib import Path
 
 from eftgan.classifier.trainer import ClassifierTrainer
 from eftgan.gan.trainer import GanTrainer
@@ -19,5 +20,7 @@ def telling(train):
 
 for trainer in (GanTrainer, ClassifierTrainer):
     trainer.run = telling(trainer.run)
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+if sys.argv[1].endswith(".py"):  # else it is train_gan.py
+    sys.argv = sys.argv[1:]
+script = sys.argv[0] if sys.argv[0] != __file__ else str(Path(__file__).parents[2] / "train_gan.py")
+runpy.run_path(script, run_name="__main__")
