@@ -1,6 +1,7 @@
 """What the documents say of files, names, configs and commands is so."""
 
 import ast
+import dataclasses
 import importlib
 import re
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import yaml
 import eftgan
 from eftgan.commands import VERBS, load_verb, verb_parser
 from eftgan.kinds import KINDS, shipped_configs
-from eftgan.methods import METHODS
+from eftgan.methods import METHODS, Method
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -113,6 +114,21 @@ def test_every_method_has_a_row_that_says_what_it_serves():
     for name, method in METHODS.items():
         said = {"gan": rows[name][-2] == "yes", "classifier": rows[name][-1] == "yes"}
         assert said == {kind: method.suits(kind) for kind in KINDS}, name
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_page_that_names_its_keys_and_is_linked(name):
+    page = (ROOT / "docs/methods" / f"{name}.md").read_text()
+    shared = {field.name for field in dataclasses.fields(Method)}
+    keys = [field.name for field in dataclasses.fields(METHODS[name]) if field.name not in shared]
+    assert [key for key in keys if f"| `{key}` |" not in page] == []
+    for heading in ("## Formula", "## Keys", "## Growth", "## Example"):
+        assert f"\n{heading}\n" in page
+    assert f"](methods/{name}.md)" in method_rows()[name][0]
+
+
+def test_every_page_of_a_method_is_of_one_that_is_there():
+    assert {path.stem for path in (ROOT / "docs/methods").glob("*.md")} == set(METHODS)
 
 
 @each_document

@@ -16,7 +16,16 @@ from eftgan.adapters.storage import (
     task_state,
 )
 from eftgan.adapters.taskfile import TaskFile, read_task_file, write_task_file
-from eftgan.adapters.tasks import add_task, remove_task, select_task, task_modules, task_names, train_only, using_task
+from eftgan.adapters.tasks import (
+    add_task,
+    own_transforms,
+    remove_task,
+    select_task,
+    task_modules,
+    task_names,
+    train_only,
+    using_task,
+)
 from eftgan.adapters.together import Together
 from eftgan.adapters.transforms import TRANSFORMS, ConvTransform, LinearTransform, Transform
 from eftgan.adapters.upsampling import fuse_upsampling
@@ -46,6 +55,7 @@ __all__ = [
     "merge_task",
     "mergeable",
     "named_banks",
+    "own_transforms",
     "read_task_file",
     "registry_of",
     "remove_task",

@@ -1,6 +1,7 @@
 """A shared layer with one small module per task beside it, and the record of which task is active."""
 
 import copy
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any, TypeAlias, cast
@@ -63,7 +64,7 @@ class TaskBank(nn.Module):
     mode "serial": task(layer(x)); "parallel": layer(x) + task(x); "both": task(layer(x), x); "weight": the layer with
     the task's weight and bias in the place of its own; "replace": task(x), the layer being only the pattern that new
     tasks start from (normalisation layers and heads). With no task active the bank is its layer. With a tuple of
-    tasks active, the batch is that many equal chunks, one per task.
+    tasks active, the batch is that many equal chunks, one per task. A bank of gates may have another bank for a layer.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class TaskBank(nn.Module):
             hooks = {id(v): v.copy() for k, v in vars(self.layer).items() if HOOK_TABLE.fullmatch(k)}
             module = copy.deepcopy(self.layer, hooks)
         else:
-            tensor = next(self.layer.parameters())
+            tensor = next(itertools.chain(self.layer.parameters(), self.layer.buffers()), torch.empty(0))
             module = self.make().to(device=tensor.device, dtype=tensor.dtype)
         return module.train(self.training).requires_grad_(True)
 
@@ -111,6 +112,8 @@ class TaskBank(nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             layer = self.__dict__.get("_modules", {}).get("layer")
+            if isinstance(layer, TaskBank) and not name.startswith("_"):
+                return getattr(layer, name)
             if name in ("weight", "bias") and name in getattr(layer, "_parameters", ()):
                 raise AttributeError(
                     f"the {name} of an adapted {type(layer).__name__} is used without its forward, so no adapter "

@@ -6,6 +6,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from eftgan.adapters.gates import GATES
 from eftgan.adapters.transforms import TRANSFORMS, Option, Planner
 from eftgan.errors import UserError
 
@@ -27,6 +28,7 @@ class AdapterConfig:
     parts: tuple[Part, ...] = PARTS  # which parts get banks
     kind: str = "eft"  # of transform: a name in TRANSFORMS
     options: dict[str, Option] = field(default_factory=dict)  # what only this kind knows: the fields of its planner
+    gate: str = ""  # behind every adapted layer and its BatchNorm: a name in GATES; empty: none
 
     def __post_init__(self) -> None:
         if self.mode not in ("serial", "parallel"):
@@ -36,6 +38,8 @@ class AdapterConfig:
         for key in ("heads", "exclude"):
             if isinstance(getattr(self, key), str):
                 raise UserError(f"{key} takes several patterns: write ({getattr(self, key)!r},)")
+        if self.gate and self.gate not in GATES:
+            raise UserError(f"no gates of kind {self.gate!r}; there are: {', '.join(GATES)}")
         self.planner().check(self)
 
     def planner(self) -> Planner:

@@ -3,6 +3,7 @@
 import fnmatch
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from torch import nn
@@ -12,8 +13,9 @@ from torch.nn.utils import parametrize
 
 from eftgan.adapters.bank import TaskBank, Tasks, is_distributed
 from eftgan.adapters.config import PARTS, AdapterConfig, Part
+from eftgan.adapters.gates import GATES
 from eftgan.adapters.graph import LAYERS, NORMS, batchnorm_after, batchnorm_beside, read_bare, trace
-from eftgan.adapters.layers import has_own_weight
+from eftgan.adapters.layers import Layer, axes_of, has_own_weight, outputs_of
 from eftgan.adapters.transforms import Mode, Site, Transform
 from eftgan.errors import UserError
 
@@ -28,10 +30,13 @@ class Insertion:
     transforms: list[str] = field(default_factory=list)
     norms: list[str] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
+    gates: list[str] = field(default_factory=list)  # layers and norms that one stands behind
     shared: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"{part}: {len(getattr(self, part))} layers" for part in PARTS]
+        if self.gates:
+            lines.append(f"gates: behind {len(self.gates)} layers")
         return "\n".join(lines + [f"shared: {name} ({why})" for name, why in self.shared.items()])
 
 
@@ -44,20 +49,45 @@ def insert_adapters(model: nn.Module, config: AdapterConfig | None = None) -> In
         raise UserError("insert adapters before the network is wrapped by DistributedDataParallel")
     insertion, registry = Insertion(), Tasks(config)
     banks: dict[nn.Module, TaskBank] = {}
+    gated: dict[str, Layer] = {}
     graph = trace(model)
-    followed_by_norm: dict[str, str] = {}
-    if "norms" in config.parts:
-        followed_by_norm = batchnorm_beside(model) if graph is None else batchnorm_after(model, graph)
+    norm_after = batchnorm_beside(model) if graph is None else batchnorm_after(model, graph)
+    followed_by_norm = norm_after if "norms" in config.parts else {}
     for name, module in _candidates(model, read_bare(graph), insertion):
         plan = _plan_bank(name, module, config, followed_by_norm, insertion)
         if plan is not None and plan.part in config.parts:
             banks[module] = TaskBank(module, registry, plan.part, plan.mode, plan.make)
             getattr(insertion, plan.part).append(name)
+        if isinstance(module, _ConvNd | nn.Linear) and not _matches(name, config.heads + config.exclude):
+            gated[name] = module
+    if config.gate:
+        _add_gates(model, gated, norm_after, registry, banks, insertion)
     _check_heads_found(config, insertion)
     if not banks:
         raise UserError(f"{type(model).__name__} has no layer that {', '.join(config.parts)} could be put on")
     replace_modules(model, banks)
     return insertion
+
+
+def _add_gates(
+    model: nn.Module,
+    layers: Mapping[str, Layer],
+    norm_after: Mapping[str, str],
+    registry: Tasks,
+    banks: dict[nn.Module, TaskBank],
+    insertion: Insertion,
+) -> None:
+    """Put banks of gates around the norms behind the layers, or around layers without one, and their banks."""
+    kind = GATES[registry.config.gate]
+    for name, layer in layers.items():
+        if isinstance(layer, nn.Linear) and not kind.on_linear:
+            continue
+        place = norm_after.get(name, name)
+        gated = model.get_submodule(place)
+        axes = axes_of(layer) if isinstance(layer, _ConvNd) else 0
+        make = partial(kind, outputs_of(layer), axes, normed=place != name)
+        banks[gated] = TaskBank(banks.get(gated, gated), registry, "transforms", "serial", make)
+        insertion.gates.append(place)
 
 
 def replace_modules(model: nn.Module, new: Mapping[nn.Module, nn.Module]) -> None:

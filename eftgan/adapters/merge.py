@@ -10,6 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from eftgan.adapters.bank import Row, TaskBank, Tasks, named_banks, registry_of, unwrap
 from eftgan.adapters.codes import fuse_codes
+from eftgan.adapters.gates import Gate
 from eftgan.adapters.graph import batchnorm_after, trace
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.layers import NotMergeable, computes_as_torch, has_own_weight, plain_copy, set_weights
@@ -18,7 +19,7 @@ from eftgan.adapters.upsampling import fuse_upsampling, unfuse_upsampling
 
 @torch.no_grad()
 def merge_task(model: nn.Module, name: str) -> nn.Module:
-    """A copy of the network as one task sees it, in eval mode, made of torch's own layers only.
+    """A copy of the network as one task sees it, in eval mode, made of torch's own layers, and gates where it has any.
 
     Exact up to rounding. Raises NotMergeable where a transform has no such form; `inference_network` does not.
     """
@@ -74,10 +75,17 @@ def merged_bank(bank: TaskBank, row: Row) -> nn.Module:
     """A bank's layer as a task sees it, in plain layers."""
     if bank.part != "transforms":
         return copy.deepcopy(bank.task(row))
-    transform, layer = bank.transform(row), plain_copy(bank.layer)
+    transform = bank.transform(row)
+    if isinstance(transform, Gate):
+        return transform.merged(_before_gate(bank.layer, row))
+    layer = plain_copy(bank.layer)
     if bank.mode == "weight":
         return set_weights(layer, transform.weight(layer.weight), transform.bias(layer.bias))
     return transform.merged(layer)
+
+
+def _before_gate(layer: nn.Module, row: Row) -> nn.Module:
+    return merged_bank(layer, row) if isinstance(layer, TaskBank) else copy.deepcopy(layer).eval()
 
 
 def fast_layout(network: nn.Module) -> nn.Module:

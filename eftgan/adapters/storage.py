@@ -11,6 +11,7 @@ from eftgan.adapters.config import PARTS
 from eftgan.adapters.layers import outputs_in, resize_head
 from eftgan.adapters.taskfile import NETWORK, TaskFile, read_task_file, write_task_file
 from eftgan.adapters.tasks import attach_task
+from eftgan.adapters.transforms import Transform
 from eftgan.errors import UserError
 from eftgan.names import check_task_name
 from eftgan.tensors import tensors_digest
@@ -53,11 +54,17 @@ def load_task(model: nn.Module, name: str, state: Mapping[str, Tensor]) -> None:
         weight = state.get(f"{bank_name}.weight")
         if bank.part == "heads" and weight is not None and (outputs := outputs_in(module, weight)):
             resize_head(module, outputs)
+        if isinstance(module, Transform):
+            module.adopt(_below(bank_name, state))
         expected.update({f"{bank_name}.{key}": tensor for key, tensor in module.state_dict().items()})
     _check_tensors(f"task {name!r}", expected, state)
     for bank_name, module in modules.items():
         module.load_state_dict({key: state[f"{bank_name}.{key}"] for key in module.state_dict()})
     attach_task(model, name, {part: registry.new_key() for part in PARTS}, modules)
+
+
+def _below(bank_name: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(f"{bank_name}."): t for k, t in state.items() if k.startswith(f"{bank_name}.")}
 
 
 def _load_over(model: nn.Module, name: str, state: Mapping[str, Tensor]) -> None:
@@ -102,7 +109,7 @@ def fingerprint(model: nn.Module) -> str:
 def describe_adapters(model: nn.Module) -> dict[str, str]:
     """Kind and settings of the model's transforms, as task files state them."""
     config = registry_of(model).config
-    return config.planner().describe(config)
+    return config.planner().describe(config) | ({"gate": config.gate} if config.gate else {})
 
 
 def save_task(model: nn.Module, name: str, path: str | os.PathLike[str]) -> None:

@@ -8,6 +8,7 @@ from torch import nn
 from eftgan.adapters.bank import Row, TaskBank, is_distributed, named_banks, registry_of
 from eftgan.adapters.config import PARTS, Part
 from eftgan.adapters.layers import outputs_of, resize_head
+from eftgan.adapters.transforms import Transform
 from eftgan.errors import UserError
 from eftgan.names import INITS, check_task_name
 
@@ -94,6 +95,12 @@ def _reset(module: nn.Module) -> None:
     reset = module.reset_parameters  # layers, normalisations and transforms all have it
     assert callable(reset)
     reset()
+
+
+def own_transforms(model: nn.Module, name: str) -> dict[str, Transform]:
+    """A task's transforms and gates, by the name of their bank."""
+    row = registry_of(model).row(name)
+    return {bank_name: bank.transform(row) for bank_name, bank in named_banks(model) if bank.part == "transforms"}
 
 
 def attach_task(model: nn.Module, name: str, row: Row, modules: Mapping[str, nn.Module]) -> None:

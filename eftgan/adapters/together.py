@@ -1,7 +1,7 @@
 """Several tasks in one pass: the tasks stand in the batch dimension, and shared layers see them as one batch."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,11 +40,15 @@ class Together(nn.Module):
         modules = {name: [_module(bank, row) for row in rows] for name, bank in banks.items()}
         folded = _fold_norms(network, graph, banks, modules)
         # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
-        stacks = {name: Stack(bank, modules[name], self.batch) for name, bank in banks.items() if name not in folded}
-        memo = {id(bank): stacks.get(name, nn.Identity()) for name, bank in banks.items()}
+        stacks: dict[str, Stack] = {}
+        memo: dict[int, nn.Module] = {}
+        for name, bank in reversed(banks.items()):  # a bank inside another one first
+            if name not in folded:
+                stacks[name] = Stack(bank, modules[name], self.batch, memo)
+            memo[id(bank)] = stacks.get(name, nn.Identity())
         self.batch.entry = stacks.get(_only_reader_of_input(graph))
         pairs = [pair for pair in upsampling_pairs(network, graph) if _is_shared(pair[1], banks)]
-        side_by_side = copy.deepcopy(network, memo).eval()
+        side_by_side = copy.deepcopy(network, dict(memo)).eval()
         fuse_pairs(side_by_side, pairs)
         unfuse_upsampling(side_by_side)
         self.network = fast_layout(side_by_side)
@@ -92,12 +96,17 @@ class Portions:
 
 
 class Stack(nn.Module):
-    """A bank's shared layer, where it has something to do, and the modules of several tasks."""
+    """A bank's shared layer, where it has something to do, and the modules of several tasks.
 
-    def __init__(self, bank: TaskBank, tasks: list[nn.Module], batch: Portions) -> None:
+    `stacks`, by the id of a bank, stand for banks inside the layer.
+    """
+
+    def __init__(
+        self, bank: TaskBank, tasks: list[nn.Module], batch: Portions, stacks: Mapping[int, nn.Module]
+    ) -> None:
         super().__init__()
         self.mode: Mode = bank.mode
-        self.layer = None if self.mode in ("weight", "replace") else copy.deepcopy(bank.layer)
+        self.layer = None if self.mode in ("weight", "replace") else copy.deepcopy(bank.layer, dict(stacks))
         self.tasks, self.batch = nn.ModuleList(tasks), batch
         self.width: int | None = None  # of heads that differ in size: all are filled up with -inf to the widest
         if bank.part == "heads":

@@ -56,6 +56,8 @@ class UpsampledConv2d(nn.Conv2d):
         return F.conv_transpose2d(input, self._kernel_of(weight), bias, stride=2, padding=1)
 
     def _kernel_of(self, weight: Tensor) -> Tensor:
+        if not isinstance(weight, nn.Parameter):  # made for this forward: the next one may lie at the same address
+            return upsampling_kernel(weight)
         state = (weight.data_ptr(), weight._version, weight.dtype, weight.device, weight.stride())
         if self._kept is None or self._kept[0] != state:
             self._kept = (state, upsampling_kernel(weight.detach()).contiguous())

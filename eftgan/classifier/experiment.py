@@ -53,7 +53,8 @@ class ClassifierTraining(Training):
     batch: Annotated[Count, Doc("images per step and process")] = 128
     first: Annotated[Schedule, Doc("schedule of the first task")] = field(default_factory=Schedule)
     later: Annotated[Schedule | None, Doc("schedule of the later tasks; null: as the first")] = None
-    momentum: Annotated[Share, Doc("of SGD")] = 0.9
+    optimizer: Annotated[Literal["sgd", "adam"], Doc("sgd: with momentum; adam: for scores of masks, say")] = "sgd"
+    momentum: Annotated[Share, Doc("of SGD; Adam's first beta")] = 0.9
     selection: Annotated[
         Literal["last", "val", "test"],
         Doc("last: the last epoch; val: the best on 10 % held out, then all images for as long; test: best on test"),

@@ -41,7 +41,7 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
             read_shared(self.folder, {CLASSIFIER: network})
             indices = range(after + 1)
         for index in indices:
-            read_task(self.folder, index, self.tasks[index], CLASSIFIER, network)
+            read_task(self.folder, index, self.tasks[index], CLASSIFIER, network, self.experiment.method)
         return network.eval()
 
     def classify(self, image: Tensor, task: str | None = None) -> tuple[str, list[tuple[str, float]]]:

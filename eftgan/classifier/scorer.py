@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import shared_state, task_state
+from eftgan.adapters import task_state
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.trainer import check_head
 from eftgan.errors import UserError
@@ -66,8 +66,12 @@ class ClassifierScorer:
 
     def _logits(self, model: nn.Module, seen: list[str], tested: int) -> tuple[list[Tensor], set[str]]:
         """Logits of every seen task on one task's test images, and whose an earlier task's measurement left."""
-        theta, test = tensors_digest(shared_state(model)), self.run.labelled[tested].test
-        digests = {task: f"{theta} {tensors_digest(task_state(model, task))} {len(test)}" for task in seen}
+        method, test = self.run.experiment.method, self.run.labelled[tested].test
+        theta = {task: tensors_digest(method.theta(model, task)) for task in (seen if method.chained else seen[:1])}
+        digests = {
+            task: f"{theta.get(task, theta[seen[0]])} {tensors_digest(task_state(model, task))} {len(test)}"
+            for task in seen
+        }
         folder = self.run.folder.path / "logits" / self.run.tasks[tested]
         files, known, carried = {task: folder / f"{task}.safetensors" for task in seen}, {}, set()
         for task in seen:

@@ -25,12 +25,12 @@ class Schedule:
     """Epochs of a task, and the learning rate over them."""
 
     epochs: Annotated[Positive, Doc("passes over the task's images")] = 200
-    learning_rate: Annotated[Positive, Doc("of SGD, at the start")] = 0.01
+    learning_rate: Annotated[Positive, Doc("of SGD or Adam, at the start")] = 0.01
     milestones: Annotated[list[Positive], Doc("epochs at which the learning rate is lowered")] = field(
         default_factory=list
     )
     factor: Annotated[Positive, Doc("what it is multiplied by there")] = 0.1
-    weight_decay: Annotated[NonNegative, Doc("of SGD")] = 5e-4
+    weight_decay: Annotated[NonNegative, Doc("of SGD or Adam")] = 5e-4
 
     def rate_at(self, epoch: float) -> float:
         """The learning rate after so many epochs: depends on nothing else, so going on changes nothing."""

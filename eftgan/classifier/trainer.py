@@ -31,10 +31,11 @@ from eftgan.names import CLASSIFIER
 from eftgan.progress import progress_bar
 from eftgan.training.checkpoint import below, restore_optimizers, with_prefix
 from eftgan.training.held import Held
-from eftgan.training.optimizers import groups_of, make_sgd, set_rate
+from eftgan.training.optimizers import groups_of, make_adam, make_sgd, set_rate
 from eftgan.training.trainer import Trainer
 
 EVALUATION_BATCH = 256
+ADAM_SECOND_BETA = 0.999
 
 
 @dataclass(kw_only=True)
@@ -159,7 +160,12 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     def _optimizer(self, stage: Stage) -> torch.optim.Optimizer:
         parameters = self.method.trainable(self.networks, stage.task)[CLASSIFIER]
         groups, schedule = groups_of(self.method, CLASSIFIER, parameters), stage.schedule
-        made = make_sgd(groups, schedule.learning_rate, momentum=self.options.momentum, decay=schedule.weight_decay)
+        rate, momentum, decay = schedule.learning_rate, self.options.momentum, schedule.weight_decay
+        made: torch.optim.Optimizer
+        if self.options.optimizer == "adam":
+            made = make_adam(groups, rate, (momentum, ADAM_SECOND_BETA), decay)
+        else:
+            made = make_sgd(groups, rate, momentum=momentum, decay=decay)
         self.optimizers = {CLASSIFIER: made}
         return made
 

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--b", type=int, default=16, help="group size of the 1x1 convolution")
     parser.add_argument("--mode", choices=("serial", "parallel"), default="serial")
     parser.add_argument("--kind", default="eft", help="of the transformations, as adapters.kind in a config")
+    parser.add_argument("--gate", default="", help="behind every layer: channel, which CCLL (--kind ccll) has")
     parser.add_argument("--exclude", nargs="*", default=(), help="patterns of layers without adapters, e.g. stem*")
     parser.add_argument("--classes", type=int, help="outputs of a classifier's head (default: 10)")
     parser.add_argument("--size", type=int, help="a classifier's image size (default: the network's usual one)")
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     from eftgan.evaluation.growth import format_growth
     from eftgan.models.gans import GANS
 
-    adapters = AdapterConfig(args.a, args.b, args.mode, exclude=tuple(args.exclude), kind=args.kind)
+    adapters = AdapterConfig(args.a, args.b, args.mode, exclude=tuple(args.exclude), kind=args.kind, gate=args.gate)
     if args.model in GANS:
         for option in ("classes", "size"):
             if getattr(args, option) is not None:

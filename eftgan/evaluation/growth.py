@@ -16,12 +16,14 @@ from eftgan.adapters import (
     add_task,
     insert_adapters,
     named_banks,
+    own_transforms,
     registry_of,
     select_task,
     shared_state,
     task_state,
 )
 from eftgan.adapters.bank import Row, unwrap
+from eftgan.adapters.gates import Gate
 from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.transforms import Option
 from eftgan.evaluation.flops import forward_flops, meta_copy
@@ -36,6 +38,7 @@ class LayerGrowth:
     name: str
     outputs: int  # of the layer
     parameters: int  # of the transform
+    bits: int  # of its mask, which has no parameters
     description: Mapping[str, Option]  # what the transform says of itself: its kind, then its sizes
 
     @property
@@ -54,6 +57,7 @@ class Growth:
 
     base_parameters: int = 0  # of the network before adapters came in
     adapter_parameters: int = 0  # ws, wd, their biases, diagonals
+    adapter_bits: int = 0  # of masks, which have no parameters
     norm_parameters: int = 0
     head_parameters: int = 0
     flops_base: int = 0  # one input through the base network
@@ -69,8 +73,8 @@ class Growth:
 
     @property
     def parameter_growth(self) -> float:
-        """Adapter parameters against the base's: the paper's figure."""
-        return self.adapter_parameters / self.base_parameters
+        """Adapter parameters against the base's: the paper's figure. 32 bits of a mask count as a parameter."""
+        return (self.adapter_parameters + self.adapter_bits / 32) / self.base_parameters
 
     @property
     def flops_growth(self) -> float:
@@ -102,7 +106,7 @@ def growth(model: nn.Module, example: Example, task: str | None = None) -> Growt
 
     def measure(network: nn.Module) -> Growth:
         if task is None:
-            add_task(network, "task")
+            _add_finished_task(network)
         return _measure(network, example, task or "task")
 
     return _on_copy(unwrap(model), measure)
@@ -113,10 +117,18 @@ def growth_of(network: nn.Module, config: AdapterConfig, example: Example) -> Gr
 
     def measure(network: nn.Module) -> Growth:
         insert_adapters(network, config)
-        add_task(network, "task")
+        _add_finished_task(network)
         return _measure(network, example, "task")
 
     return _on_copy(network, measure)
+
+
+def _add_finished_task(network: nn.Module) -> None:
+    """A task in the form that is kept once it is learned."""
+    add_task(network, "task")
+    for transform in own_transforms(network, "task").values():
+        transform.begin()
+        transform.finish()
 
 
 def _on_copy(network: nn.Module, measure: Callable[[nn.Module], Growth]) -> Growth:
@@ -135,13 +147,15 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
     counts = dict.fromkeys(PARTS, 0)
     layers = []
     for name, bank in named_banks(network):
-        counts[bank.part] += _parameters(bank.task(row))
         if bank.part == "transforms":
             layers.append(_layer(name, bank, row))
+        else:
+            counts[bank.part] += _parameters(bank.task(row))
     of_tasks = {p for _, bank in named_banks(network) for p in bank.tasks.parameters()}
     return Growth(
         base_parameters=sum(p.numel() for p in network.parameters() if p not in of_tasks),
-        adapter_parameters=counts["transforms"],
+        adapter_parameters=sum(layer.parameters for layer in layers),
+        adapter_bits=sum(layer.bits for layer in layers),
         norm_parameters=counts["norms"],
         head_parameters=counts["heads"],
         flops_base=base.analytic,
@@ -159,7 +173,8 @@ def _parameters(module: nn.Module) -> int:
 
 def _layer(name: str, bank: TaskBank, row: Row) -> LayerGrowth:
     transform = bank.transform(row)
-    return LayerGrowth(name, outputs_of(bank.layer), _parameters(transform), transform.describe())
+    outputs = transform.channels if isinstance(transform, Gate) else outputs_of(bank.layer)
+    return LayerGrowth(name, outputs, transform.kept_parameters(), transform.mask_bits(), transform.describe())
 
 
 def total_growth(growths: Iterable[Growth] | Mapping[str, Growth]) -> Growth:
@@ -179,7 +194,12 @@ def format_growth(growth: Growth, per_layer: bool = False) -> str:
     base = growth.base_parameters
     rows: list[tuple[str, ...]] = [
         ("", "base", "per task", "growth"),
-        ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.parameter_growth)),
+        ("adapter parameters", _n(base), _n(growth.adapter_parameters), _p(growth.adapter_parameters / base)),
+        *(
+            [("bits of masks", "", _n(growth.adapter_bits), _p(growth.adapter_bits / 32 / base))]
+            if growth.adapter_bits
+            else []
+        ),
         ("normalisation parameters", "", _n(growth.norm_parameters), _p(growth.norm_parameters / base)),
         ("head parameters", "", _n(growth.head_parameters), _p(growth.head_parameters / base)),
         ("FLOPs, ws and wd apart", _n(growth.flops_base), _n(growth.flops_task), _p(growth.flops_growth)),

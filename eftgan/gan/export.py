@@ -1,17 +1,19 @@
 """One task's generator as a plain PyTorch program, without any of this package's classes."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import add_task, insert_adapters, merge_task
+from eftgan.adapters import AdapterConfig, add_task, insert_adapters, merge_task
 from eftgan.config import build, plain
 from eftgan.errors import UserError
 from eftgan.files import atomic_path
 from eftgan.gan.run import GanRun
 from eftgan.models.gans import GANS
+from eftgan.names import GENERATOR
 from eftgan.tensors import read_tensors, write_tensors
 from eftgan.training.experiment import Adapters
 
@@ -48,7 +50,8 @@ def export_generator(run: GanRun, task: str, out: Path) -> list[str]:
             f"  images = generate(torch.randn(16, {z_dim}))",
         ]
     if out.suffix == ".safetensors":
-        config = {"network": plain(run.experiment.network), "adapters": plain(run.experiment.adapters)}
+        banks = run.experiment.method.banks(GENERATOR, run.experiment.adapters.config())
+        config = {"network": plain(run.experiment.network), "banks": dataclasses.asdict(banks)}
         write_tensors(out, merged.state_dict(), {"format": FORMAT, "task": task, "config": json.dumps(config)})
         return [
             f"{out}: tensors of the merged {task} generator. Load it with:",
@@ -67,7 +70,11 @@ def load_generator(path: str | Path) -> nn.Module:
     config = json.loads(facts["config"])
     family = GANS[config["network"].get("name", "stackgan")]
     generator = build(family, config["network"], str(path)).generator()
-    insert_adapters(generator, build(Adapters, config["adapters"], str(path)).config())
+    if "banks" in config:
+        banks = build(AdapterConfig, config["banks"], str(path))
+    else:  # written by earlier versions, which exported EFT alone
+        banks = build(Adapters, config["adapters"], str(path)).config()
+    insert_adapters(generator, banks)
     add_task(generator, facts["task"])
     merged = merge_task(generator, facts["task"])
     merged.load_state_dict(tensors)

@@ -35,6 +35,8 @@ class GanRun(SavedRun[GanExperiment]):
         self.require_trained()
         seen = self.tasks[: after + 1]
         wanted = {after} if not self.folder.shared.exists() else {seen.index(task) for task in tasks or seen}
+        if self.folder.shared.exists() and self.experiment.method.chained:
+            wanted = set(range(max(wanted) + 1))
         files = [self.folder.shared, *(self.folder.task_file(index, seen[index]) for index in sorted(wanted))]
         key = [(path, path.stat().st_mtime_ns) for path in files if path.exists()]
         if self._newest is None or self._newest[0] != key:
@@ -46,7 +48,7 @@ class GanRun(SavedRun[GanExperiment]):
         if self.folder.shared.exists():
             read_shared(self.folder, {GENERATOR: generator})
         for index, name in tasks:
-            read_task(self.folder, index, name, GENERATOR, generator)
+            read_task(self.folder, index, name, GENERATOR, generator, self.experiment.method)
         return generator.eval()
 
     def sample(self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None) -> Tensor:

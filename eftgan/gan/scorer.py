@@ -43,6 +43,7 @@ def score_growth(run: GanRun, through: int, networks: dict[str, nn.Module]) -> N
             growths[role] = dataclasses.replace(
                 full,
                 adapter_parameters=full.adapter_parameters if "transforms" in owned else 0,
+                adapter_bits=full.adapter_bits if "transforms" in owned else 0,
                 norm_parameters=full.norm_parameters if "norms" in owned else 0,
                 head_parameters=full.head_parameters if "heads" in owned else 0,
             )

@@ -2,11 +2,13 @@
 
 from eftgan.methods.base import Method
 from eftgan.methods.batche import BatchEnsemble
+from eftgan.methods.ccll import Ccll
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
 from eftgan.methods.finetune import Finetune
 from eftgan.methods.fixed import Fixed
+from eftgan.methods.hat import Hat
 from eftgan.methods.imm import Imm
 from eftgan.methods.joint import Joint
 from eftgan.methods.l2t import L2Transfer
@@ -14,13 +16,23 @@ from eftgan.methods.lfl import Lfl
 from eftgan.methods.lwf import Lwf
 from eftgan.methods.mas import Mas
 from eftgan.methods.mergan import Mergan
+from eftgan.methods.packnet import PackNet
+from eftgan.methods.piggyback import Piggyback
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.separate import Separate
 from eftgan.methods.si import Si
+from eftgan.methods.supsup import SupSup
+from eftgan.methods.tfm import Tfm
 
 METHODS: dict[str, type[Method]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
+    "ccll": Ccll,
+    "piggyback": Piggyback,
+    "supsup": SupSup,
+    "packnet": PackNet,
+    "hat": Hat,
+    "tfm": Tfm,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

@@ -14,7 +14,16 @@ from typing import Annotated, ClassVar
 from torch import Tensor, nn
 from typing_extensions import Doc
 
-from eftgan.adapters import PARTS, AdapterConfig, add_task, insert_adapters, load_task, task_names, train_only
+from eftgan.adapters import (
+    PARTS,
+    AdapterConfig,
+    add_task,
+    insert_adapters,
+    load_task,
+    shared_state,
+    task_names,
+    train_only,
+)
 from eftgan.adapters.bank import Part
 from eftgan.config import Positive
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
@@ -29,6 +38,7 @@ class Method:
     only_for: ClassVar[str | None] = None  # the one kind of experiment that the idea fits; None: any
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
+    chained: ClassVar[bool] = False  # tasks add to theta, so that their files only make sense read in order
     follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
 
     name: str = "method"
@@ -162,6 +172,10 @@ class Method:
         The first and the last stay, since a further task may start from them.
         """
         return False
+
+    def theta(self, network: nn.Module, task: str) -> dict[str, Tensor]:
+        """The shared weights as a finished task left them: what it computes with, and what the next file is for."""
+        return shared_state(network)
 
     def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor] | None:
         """tau_t by role, for a small task file; None where the whole generator must be kept per task."""

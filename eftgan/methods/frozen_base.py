@@ -1,4 +1,4 @@
-"""What EFT and BatchEnsemble share: weights that are frozen after the first task, and parts that every task owns."""
+"""Weights that are frozen after the first task, and parts that every task owns: EFT, BatchEnsemble and CCLL."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,10 +19,44 @@ WHOLE = ("full", "restart")  # of `discriminator`: these train whole in every ta
 
 
 @dataclass
-class FrozenBase(Method):
-    """theta trains in the first task and is frozen; every task owns its transforms, normalisation and heads."""
+class OwnParts(Method):
+    """Every task owns its transforms, normalisation and heads; what is frozen is watched, and files hold the rest."""
 
     owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
+
+    def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
+        return config
+
+    def _adapts(self, role: str) -> bool:
+        """Whether tasks own parts of this network; else it trains whole, in no task's file."""
+        return True
+
+    def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        return {
+            f"{role}: {key}": tensor
+            for role, network in networks.items()
+            if self._adapts(role)
+            for key, tensor in state_of_others(
+                network, task, theta=not self.trains_shared(role, task_names(network)[0] == task)
+            ).items()
+        }
+
+    @property
+    def files_suffice(self) -> bool:
+        return True
+
+    def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        return {
+            f"{role}/{key}": tensor
+            for role, network in networks.items()
+            if self._adapts(role)
+            for key, tensor in task_state(network, task).items()
+        }
+
+
+@dataclass
+class FrozenBase(OwnParts):
+    """theta trains in the first task and is frozen; every task owns its transforms, normalisation and heads."""
 
     discriminator: Annotated[str, Doc("one of WHOLE, or a method's own way"), OnlyFor("gan")] = "full"
     discriminator_rate: Annotated[
@@ -39,9 +73,11 @@ class FrozenBase(Method):
                 "serves discriminators with transforms"
             )
         self.restarts: dict[str, dict[str, Tensor]] = {}  # by role, the state that every later task begins with
+        self.whole: set[str] = set()  # roles of networks that train whole
 
-    def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
-        return config
+    def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
+        self.whole |= {role for role in networks if not self._adapts(role)}
+        super().prepare(networks, adapters)
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         super().grow(networks, task, init=init, head_size=head_size)
@@ -70,32 +106,14 @@ class FrozenBase(Method):
                 if not self._adapts(role)
             }
 
-    def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
-        return {
-            f"{role}: {key}": tensor
-            for role, network in networks.items()
-            if self._adapts(role)
-            for key, tensor in state_of_others(
-                network, task, theta=not self.trains_shared(role, task_names(network)[0] == task)
-            ).items()
-        }
-
     @property
     def files_suffice(self) -> bool:
         """Not where discriminators train whole, which no file holds."""
-        return self.discriminator not in WHOLE
+        return not self.whole
 
     @property
     def lets_go(self) -> bool:
         return True
-
-    def snapshot(self, networks: Networks, task: str) -> dict[str, Tensor]:
-        return {
-            f"{role}/{key}": tensor
-            for role, network in networks.items()
-            if self._adapts(role)
-            for key, tensor in task_state(network, task).items()
-        }
 
     def state_dict(self) -> dict[str, Tensor]:
         return {f"{role}/{key}": tensor for role, state in self.restarts.items() for key, tensor in state.items()}

@@ -47,4 +47,5 @@ class Growth:
 
 
 def _parameters(details: dict[str, Any], *parts: str) -> int:
-    return sum(details.get(f"{part}_parameters") or 0 for part in parts)
+    bits = (details.get("adapter_bits") or 0) if "adapter" in parts else 0
+    return sum(details.get(f"{part}_parameters") or 0 for part in parts) + bits // 32

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import fingerprint, load_shared, remove_task, shared_state, task_names, task_state
+from eftgan.adapters import fingerprint, load_shared, remove_task, task_names, task_state
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.storage import describe_adapters
 from eftgan.adapters.taskfile import read_task_file, write_task_file
@@ -241,14 +241,21 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
             write_task_file(path, task, {role: network.state_dict()}, {}, facts, kind="full")
         return
     states = {role: below(role, snapshot) for role in dict.fromkeys(key.partition("/")[0] for key in snapshot)}
+    written = {role: networks[role] for role in states}
     if index == 0 or not folder.shared.exists():
-        theta = [with_prefix(role, shared_state(networks[role])) for role in states]
+        theta = [with_prefix(role, method.theta(net, task_names(net)[0])) for role, net in written.items()]
         tensors = {key: tensor for state in theta for key, tensor in state.items()}
         if _is_new(folder.shared, tensors):
             write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
     if _is_new(path, snapshot):
-        bases = {role: fingerprint(networks[role]) for role in states}
+        bases = {role: tensors_digest(method.theta(net, _before(net, task))) for role, net in written.items()}
         write_task_file(path, task, states, bases, adapters=describe_adapters(networks[next(iter(states))]))
+
+
+def _before(network: nn.Module, task: str) -> str:
+    """The task before another in a network; for the first itself, as its own weights are among the shared ones."""
+    names = task_names(network)
+    return names[max(names.index(task) - 1, 0)]
 
 
 def _is_new(path: Path, tensors: Mapping[str, Tensor]) -> bool:

@@ -34,7 +34,9 @@ class Adapters:
         default_factory=dict
     )
 
-    kind: Annotated[str, Doc("which transformation: eft, batche; some methods choose it themselves")] = "eft"
+    kind: Annotated[str, Doc("which transformation: eft, batche, ccll, mask; some methods choose it themselves")] = (
+        "eft"
+    )
     options: Annotated[dict[str, int | float | str | bool], Doc("what only this kind knows")] = field(
         default_factory=dict
     )

@@ -24,15 +24,15 @@ def make_sgd(groups: Sequence[Group], rate: float, *, momentum: float, decay: fl
 
 
 def make_adam(
-    groups: Sequence[Group], rate: float, betas: tuple[float, float], *, fused: bool = False
+    groups: Sequence[Group], rate: float, betas: tuple[float, float], decay: float = 0.0, *, fused: bool = False
 ) -> torch.optim.Adam:
-    """Adam without weight decay; what a group leaves open is as given here. fused: in one pass over the weights."""
+    """Adam; what a group leaves open is as given here. fused: in one pass over the weights."""
     firsts = [betas[0] if each.momentum is None else each.momentum for each in groups]
     own = [
         _group(each, weight_decay=each.decay, betas=(first, betas[1]))
         for each, first in zip(groups, firsts, strict=True)
     ]
-    return torch.optim.Adam(own, rate, betas, fused=fused or None)
+    return torch.optim.Adam(own, rate, betas, weight_decay=decay, fused=fused or None)
 
 
 def _group(group: Group, **settings: Any) -> dict[str, Any]:

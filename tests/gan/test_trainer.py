@@ -283,13 +283,13 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
     run = train_gan(tiny(method_word(method)), "test")
     early = images_of(run, "discs", 0)
     late = images_of(run, "discs", 1)
-    assert torch.equal(early, late) == (method in ("eft", "batche", "separate"))
+    assert torch.equal(early, late) == (method in ("eft", "batche", "ccll", "piggyback", "packnet", "separate"))
 
 
 @pytest.mark.parametrize(
     "word",
     [
-        *map(method_word, ("ewc", "l2t", "batche", "mergan", "joint", "separate")),
+        *map(method_word, ("ewc", "l2t", "batche", "ccll", "piggyback", "packnet", "mergan", "joint", "separate")),
         RESTART,
         "training.decay=0.8",
         "training.r1=1",

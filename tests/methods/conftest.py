@@ -1,5 +1,6 @@
 """Three small tasks of labelled shapes, and a network that learns them in seconds."""
 
+import copy
 from dataclasses import dataclass
 
 import pytest
@@ -63,6 +64,7 @@ class Learned:
     matrix: dict[tuple[int, int], float]
     logits: list[dict[str, torch.Tensor]]
     trainer: ClassifierTrainer
+    fresh: nn.Module  # the network before training, banks in
 
 
 @pytest.fixture
@@ -77,6 +79,7 @@ def learn(tmp_path, three_tasks):
         torch.manual_seed(seed)
         network = Tiny(len(tasks[0].classes), norm)
         method.prepare({CLASSIFIER: network}, {CLASSIFIER: AdapterConfig(4, 4, heads=("head",))})
+        fresh = copy.deepcopy(network)
         matrix, logits = {}, []
 
         def measure(after: int) -> None:
@@ -97,6 +100,6 @@ def learn(tmp_path, three_tasks):
             options=training, pixels=PIXELS, seed=seed, folder=folder, after_task=measure,
         )  # fmt: skip
         trainer.run(tasks)
-        return Learned(network, method, matrix, logits, trainer)
+        return Learned(network, method, matrix, logits, trainer, fresh)
 
     return run

@@ -1,21 +1,37 @@
 """What every method promises: three tasks end to end, exact resume, and frozen things that stay frozen."""
 
+import copy
+
 import pytest
 import torch
+from torch import nn
 
+from eftgan.adapters import task_names
+from eftgan.data.pixels import Pixels
 from eftgan.evaluation.accuracy import forgetting
+from eftgan.evaluation.task_inference import logits_by_task
 from eftgan.methods import METHODS
 from eftgan.methods.feature_margin import FeatureMargin
+from eftgan.names import CLASSIFIER
 from eftgan.tensors import tensors_digest
+from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.stopping import Stopped, StopSignal
 
 FOR_CLASSIFIERS = [name for name, method in METHODS.items() if method.suits("classifier")]
-KEEPS_ALL = ("eft", "batche", "fixed", "separate")  # nothing of an earlier task changes
+# Nothing of an earlier task changes.
+KEEPS_ALL = ("eft", "batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "fixed", "separate")
 # A barely trained network has steep losses, so that the usual strengths would be too much for its learning rate.
 GENTLE = {
     "ewc": {"strength": 1.0, "samples": 16},
     "mas": {"strength": 0.001, "samples": 16},
     "imm": {"samples": 16, "labels": "sampled"},
+    "supsup": {"density": 0.5},
+    "tfm": {"tasks": 3},
+}
+LONGER = {
+    "supsup": {"epochs": 6},  # a mask of random weights learns slowly
+    "packnet": {"epochs": 4},
+    "hat": {"epochs": 4, "rate": 0.1, "momentum": 0.0},
 }
 MARGINS = {
     "live": {"reduce": "mean", "delta": 1e4},
@@ -28,9 +44,30 @@ def gentle(name):
     return METHODS[name](**GENTLE.get(name, {}))
 
 
+def from_files(learned) -> nn.Module:
+    """A network of which nothing but the run's files is known."""
+    folder, network = learned.trainer.folder, copy.deepcopy(learned.fresh)
+    read_shared(folder, {CLASSIFIER: network})
+    for index, task in enumerate(task_names(learned.network)):
+        read_task(folder, index, task, CLASSIFIER, network, learned.method)
+    return network.eval()
+
+
+@pytest.mark.parametrize("norm", [True, False])
+@pytest.mark.parametrize("name", KEEPS_ALL)
+def test_files_alone_give_every_task_back_as_it_was_learned(learn, three_tasks, name, norm):
+    """With momentum and weight decay, which move what a gradient does not reach."""
+    learned = learn(gentle(name), norm=norm, epochs=0.3, decay=1e-2)
+    network = from_files(learned)
+    for index, task in enumerate(three_tasks):
+        images = Pixels()(task.test.images)
+        (answer,) = logits_by_task(network, [task.name], lambda images=images: [images])
+        assert torch.equal(answer, learned.logits[index][task.name])
+
+
 @pytest.mark.parametrize("name", FOR_CLASSIFIERS)
 def test_three_tasks_end_to_end(learn, name):
-    learned = learn(gentle(name))
+    learned = learn(gentle(name), **LONGER.get(name, {}))
     assert sorted(learned.matrix) == [(after, on) for after in range(3) for on in range(after + 1)]
     assert learned.matrix[0, 0] > 0.4  # of four classes
     assert set(learned.trainer.records) == {"shapes-1", "shapes-2", "shapes-3"}

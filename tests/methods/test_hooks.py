@@ -355,7 +355,17 @@ class Negated(Eft):
         super().restore(networks, task, {key: -tensor for key, tensor in tensors.items()})
 
 
-@pytest.mark.parametrize("method", [Negated, Eft, METHODS["batche"], METHODS["fixed"], METHODS["separate"]])
+@pytest.mark.parametrize(
+    "method",
+    [
+        Negated,
+        Eft,
+        *(
+            METHODS[name]
+            for name in ("batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "fixed", "separate")
+        ),
+    ],
+)
 def test_training_goes_on_from_task_files_as_the_method_puts_them_back(learn, three_tasks, tmp_path, method):
     whole = learn(method(), out="whole", **SIX_STEPS)
     learn(method(), three_tasks[:2], out="parts", **SIX_STEPS)

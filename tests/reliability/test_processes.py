@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from faults import Plan
-from harness import TRAIN, UNDISTURBED, Ended, differences, everything
+from harness import LEARN, TRAIN, UNDISTURBED, Ended, differences, everything
 
 from eftgan.tensors import read_tensors
 
@@ -29,14 +29,18 @@ def torchrun(command: list[str], cwd: Path, plan: Plan = UNDISTURBED) -> Ended:
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-@pytest.fixture(scope="session")
-def undisturbed(server, tmp_path_factory) -> dict[str, str]:
-    place = tmp_path_factory.mktemp("two")
-    ended = server.run([str(Path(__file__).parent / "ranks.py"), *TWO[1:]], place, processes=2)
+def assert_both_end_alike(server, command: list[str], place: Path) -> None:
+    ended = server.run([str(Path(__file__).parent / "ranks.py"), *command], place, processes=2)
     assert ended.code == 0, ended.err
     held = [line for line in ended.out.splitlines() if line.startswith("holds ")]
     assert len(held) == 2
     assert held[0] == held[1], "both processes end with the same weights and statistics"
+
+
+@pytest.fixture(scope="session")
+def undisturbed(server, tmp_path_factory) -> dict[str, str]:
+    place = tmp_path_factory.mktemp("two")
+    assert_both_end_alike(server, TWO, place)
     state, _ = read_tensors(sorted(place.glob("run/state/*"))[-2])
     steps = {int(tensor) for key, tensor in state.items() if key.endswith("/step")}
     assert steps == {2}, "two optimizer steps of two batches each"
@@ -57,6 +61,15 @@ def assert_dies_and_continues(server, undisturbed: dict[str, str], place: Path, 
 
 def test_one_rank_killed_and_run_again_gives_the_same_files(server, undisturbed, tmp_path):
     assert_dies_and_continues(server, undisturbed, tmp_path, Plan(9, rank="1"))
+
+
+@pytest.mark.parametrize("method", ["packnet", "hat", "tfm"])
+def test_methods_that_share_weights_out_do_so_alike_in_both_processes(server, tmp_path, method):
+    assert_both_end_alike(server, [*LEARN, f"method={{name: {method}}}"], tmp_path)
+
+
+def test_a_generator_is_pruned_alike_in_both_processes(server, tmp_path):
+    assert_both_end_alike(server, [*TWO, "method={name: packnet, retrain: 0.5}"], tmp_path)
 
 
 @pytest.mark.slow

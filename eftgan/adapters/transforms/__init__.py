@@ -1,6 +1,7 @@
 """The transformations that tasks put on shared layers: one kind a file, one line here."""
 
 from eftgan.adapters.transforms.base import Flops, Mode, Option, Plan, Planner, Site, Transform
+from eftgan.adapters.transforms.ccll import Ccll
 from eftgan.adapters.transforms.conv import ConvTransform
 from eftgan.adapters.transforms.eft import Eft, branch_matches
 from eftgan.adapters.transforms.groups import (
@@ -13,20 +14,26 @@ from eftgan.adapters.transforms.groups import (
     widened,
 )
 from eftgan.adapters.transforms.linear import LinearTransform
+from eftgan.adapters.transforms.mask import GivenMask, Masks, WeightMask
 from eftgan.adapters.transforms.rank_one import BatchEnsemble, RankOne
 
 TRANSFORMS: dict[str, type[Planner]] = {
     "eft": Eft,
     "batche": BatchEnsemble,
+    "ccll": Ccll,
+    "mask": Masks,
 }
 
 __all__ = [
     "TRANSFORMS",
     "BatchEnsemble",
+    "Ccll",
     "ConvTransform",
     "Eft",
     "Flops",
+    "GivenMask",
     "LinearTransform",
+    "Masks",
     "Mode",
     "Option",
     "Plan",
@@ -34,6 +41,7 @@ __all__ = [
     "RankOne",
     "Site",
     "Transform",
+    "WeightMask",
     "branch_matches",
     "check_group_sizes",
     "fast_group_size",

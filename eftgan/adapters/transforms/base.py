@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from torch import Tensor, nn
 
@@ -48,9 +48,31 @@ class Transform(nn.Module):
         """A random state, for tasks with `init: random`."""
         raise NotImplementedError
 
+    def begin(self) -> None:
+        """Take the form that trains, from any other."""
+
+    def finish(self) -> None:
+        """Take the form that is kept once the task is learned: a mask's bits in the place of its scores."""
+
+    def adopt(self, state: Mapping[str, Tensor]) -> None:
+        """Take the form that a state of this transform has; its tensors are loaded afterwards."""
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        own = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
+        self.adopt(own)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def mask_bits(self) -> int:
+        """How many numbers of one bit a finished task keeps here, in the place of parameters."""
+        return 0
+
     def describe(self) -> dict[str, Option]:
         """Its kind, then its effective sizes: what `growth --layers` shows."""
         raise NotImplementedError
+
+    def kept_parameters(self) -> int:
+        """Parameters that a finished task keeps of it."""
+        return sum(parameter.numel() for parameter in self.parameters())
 
     def flops(self, x: Tensor, out: Tensor) -> Flops:
         """Cost of one forward from x (with mode "both": the layer's output) to `out`."""

@@ -33,7 +33,8 @@ class ConvTransform(Transform):
 
     Serial transforms have C = K and stride 1, and start as the identity. Parallel ones see the shared layer's
     input, take its stride, and start at zero, so that the layer's output is unchanged in both cases. `axes` is 1, 2
-    or 3 as the layer's convolution has; ws has 3 taps along each.
+    or 3 as the layer's convolution has; ws has 3 taps along each. A serial transform in `residual` form holds what is
+    added to the identity: the function is the same, but weight decay then pulls it to the identity, not to zero.
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class ConvTransform(Transform):
         parallel: bool = False,
         stride: int | tuple[int, ...] = 1,
         axes: int = 2,
+        residual: bool = False,
     ) -> None:
         super().__init__()
         check_group_sizes(a, b)
-        self.parallel, self.axes = parallel, axes
+        self.parallel, self.axes, self.residual = parallel, axes, residual
         self.stride = (stride,) * axes if isinstance(stride, int) else stride
 
         def grouped(size: int, kernel: int) -> Convolution | None:
@@ -78,12 +80,12 @@ class ConvTransform(Transform):
             conv.weight.zero_()
             if conv.bias is not None:
                 conv.bias.zero_()
-        if not self.parallel:
-            conv = self.convolutions[0]
-            channels = torch.arange(conv.out_channels, device=conv.weight.device)
-            centre = (size // 2 for size in conv.kernel_size)
-            own: tuple[Tensor | int, ...] = (channels, channels % conv.weight.shape[1], *centre)
-            conv.weight[own] = 1.0
+        if not self.parallel and not self.residual:
+            self.convolutions[0].weight.add_(_identity(self.convolutions[0]))
+
+    def taps(self, conv: Convolution) -> Tensor:
+        """The weight that ws or wd is computed with."""
+        return conv.weight + _identity(conv) if self.residual and conv is self.convolutions[0] else conv.weight
 
     def reset_parameters(self) -> None:
         """PyTorch's own random initialisation."""
@@ -105,7 +107,7 @@ class ConvTransform(Transform):
         groups = self._fast_groups(math.gcd(*(conv.groups for conv in convolutions)))
         kernel = max(conv.kernel_size[0] for conv in convolutions)
         weights = [
-            F.pad(regroup(conv.weight, conv.groups, groups), [(kernel - conv.kernel_size[0]) // 2] * 2 * self.axes)
+            F.pad(regroup(self.taps(conv), conv.groups, groups), [(kernel - conv.kernel_size[0]) // 2] * 2 * self.axes)
             for conv in convolutions
         ]
         biases = [conv.bias for conv in convolutions if conv.bias is not None]
@@ -123,7 +125,7 @@ class ConvTransform(Transform):
             return [self.fused_parameters()]
         groups = [self._fast_groups(conv.groups) for conv in self.convolutions]
         return [
-            (regroup(conv.weight, conv.groups, fewer), conv.bias, fewer)
+            (regroup(self.taps(conv), conv.groups, fewer), conv.bias, fewer)
             for conv, fewer in zip(self.convolutions, groups, strict=True)
         ]
 
@@ -137,7 +139,7 @@ class ConvTransform(Transform):
     def forward_separate(self, x: Tensor) -> Tensor:
         """The equation as it stands: one convolution for ws, one for wd. The forward equals it up to rounding."""
         first, *rest = self.convolutions
-        out: Tensor = first(x)
+        out: Tensor = first(x) + x if self.residual else first(x)
         return out + rest[0](x) if rest else out
 
     def describe(self) -> dict[str, Option]:
@@ -174,3 +176,13 @@ class ConvTransform(Transform):
         """One convolution, also where training runs two: behind one, BatchNorm folds."""
         weight, bias, groups = self.fused_parameters()
         return convolution(weight, bias, groups=groups, stride=self.stride, padding=weight.shape[-1] // 2)
+
+
+def _identity(conv: Convolution) -> Tensor:
+    """The weight of such a convolution that changes nothing: a one at each channel's own (centre) tap."""
+    identity = torch.zeros_like(conv.weight)
+    channels = torch.arange(conv.out_channels, device=identity.device)
+    centre = (size // 2 for size in conv.kernel_size)
+    own: tuple[Tensor | int, ...] = (channels, channels % identity.shape[1], *centre)
+    identity[own] = 1.0
+    return identity
