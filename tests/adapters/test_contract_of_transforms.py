@@ -21,6 +21,7 @@ from eftgan.adapters import (
     load_task_file,
     merge_task,
     mergeable,
+    own_transforms,
     save_task,
     shared_state,
     task_state,
@@ -137,6 +138,12 @@ BATCHE = [
 CASES = [*EFT, *EVERY_KIND, *BATCHE]
 
 
+def begin(network: nn.Module, task: str) -> None:
+    """Give a task's transforms the form that trains."""
+    for transform in own_transforms(network, task).values():
+        transform.begin()
+
+
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
 def case(request) -> Case:
     torch.manual_seed(0)
@@ -162,6 +169,7 @@ def test_a_first_task_starts_as_the_base_network(case):
 def test_two_steps_from_the_neutral_state_move_every_tensor(case):
     network, x = case.adapted(norm=False), case.inputs()
     add_task(network, "one")
+    begin(network, "one")
     before = {key: tensor.clone() for key, tensor in task_state(network, "one").items()}
     optimizer = torch.optim.Adam(train_only(network, "one"), lr=0.01)
     for _ in range(2):
@@ -175,6 +183,7 @@ def test_gradients_reach_every_tensor_of_the_task_and_nothing_else(case):
     network, x = case.adapted(), case.inputs()
     add_task(network, "one")
     add_task(network, "two")
+    begin(network, "two")
     randomise(network)
     shared = {key: tensor.clone() for key, tensor in shared_state(network).items()}
     one = {key: tensor.clone() for key, tensor in task_state(network, "one").items()}
