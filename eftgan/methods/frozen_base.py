@@ -1,4 +1,4 @@
-"""Weights that are frozen after the first task, and parts that every task owns: EFT, BatchEnsemble and CCLL."""
+"""Weights that are frozen after the first task, and parts that every task owns: EFT and its relatives."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

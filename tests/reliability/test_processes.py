@@ -85,3 +85,13 @@ def test_a_mistake_is_told_by_name_and_nothing_is_written(tmp_path):
     assert "error: no LMDB at" in ended.err
     assert "in process 1: no LMDB at" in ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", ["ccll", "piggyback"])
+def test_gates_and_masks_are_the_same_in_both_processes(server, tmp_path, method):
+    command = [str(Path(__file__).parent / "ranks.py"), *TWO[1:], f"method={{name: {method}, later_rate: 20}}"]
+    ended = server.run(command, tmp_path, processes=2)
+    assert ended.code == 0, ended.err
+    held = [line for line in ended.out.splitlines() if line.startswith("holds ")]
+    assert len(held) == 2
+    assert held[0] == held[1]

@@ -55,7 +55,7 @@ class Transform(nn.Module):
         """Take the form that is kept once the task is learned: a mask's bits in the place of its scores."""
 
     def adopt(self, state: Mapping[str, Tensor]) -> None:
-        """Take the form that a state of this transform has; its tensors are loaded afterwards."""
+        """Take the form of a state whose tensors are loaded afterwards; one without any changes nothing."""
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         own = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}

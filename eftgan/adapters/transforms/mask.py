@@ -86,6 +86,8 @@ class WeightMask(Transform):
         self.bits = None if mask is None else pack_bits(mask)
 
     def adopt(self, state: Mapping[str, Tensor]) -> None:
+        if not state:  # of a network without masks, or of one whose masks come from elsewhere
+            return
         if "scores" in state and self.scores is None:
             self.begin()
         if "scores" not in state:
