@@ -6,18 +6,18 @@ import torch
 
 from benchmarks.harness import Ratio, measure
 from benchmarks.networks import adapted, resnet
-from eftgan.adapters import Together, using_task
+from eftgan.adapters import Together, merge_task, using_task
 
 
 def benchmarks() -> Iterator[Ratio]:
     """Goal: 0.7 for 10 and 20 tasks."""
     for tasks in (10, 20):
-        for batch in (1, 8):
-            yield _all_tasks(tasks, batch)
+        for batch in (1, 8, 32):
+            yield from _all_tasks(tasks, batch)
 
 
 @torch.no_grad()
-def _all_tasks(tasks: int, batch: int) -> Ratio:
+def _all_tasks(tasks: int, batch: int) -> list[Ratio]:
     images = torch.randn(batch, 3, 32, 32)
     network = adapted(resnet(), 8, 16, tasks, ("head",)).eval()
     names = [f"t{number}" for number in range(1, tasks + 1)]
@@ -28,5 +28,12 @@ def _all_tasks(tasks: int, batch: int) -> Ratio:
             with using_task(network, name):
                 network(images)
 
+    merged = [merge_task(network, name) for name in names]
+
+    def merged_by_turns() -> None:
+        for each in merged:
+            each(images)
+
     title = f"class-incremental prediction, {tasks} tasks, one pass, batch {batch}"
-    return measure(title, lambda: together(images), by_turns, "a loop over tasks", 0.7, rounds=7)
+    references = {"a loop over tasks": by_turns, "a loop over merged tasks": merged_by_turns}
+    return [measure(title, lambda: together(images), other, what, 0.7, rounds=5) for what, other in references.items()]

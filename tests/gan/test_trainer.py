@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from eftgan.adapters import shared_state, task_state
 from eftgan.data.augmentation import centre_crop, multiscale
@@ -436,3 +437,25 @@ def test_a_state_too_many_goes_when_a_finished_run_is_repeated(tiny):
     shutil.copy(kept[0], kept[0].with_name("00000001.safetensors"))
     train_gan(tiny(), "test")
     assert run.folder.state_files() == kept
+
+
+class Readings(TorchDispatchMode):
+    """Counts how often the host asks a tensor for its value, which on a GPU means waiting for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **kwargs or {})
+
+
+def test_steps_between_two_log_lines_read_no_tensor(tiny):
+    counts = []
+    for steps in (2, 4):
+        words = f"training={{batch: 4, steps: {steps}, log_every_steps: 100, save_every_steps: 0}}"
+        with Readings() as readings:
+            train_gan(tiny(words, out=str(steps)), "test")
+        counts.append(readings.count)
+    assert counts[0] == counts[1]
