@@ -18,6 +18,10 @@ from eftgan.adapters.transforms import Mode
 from eftgan.adapters.upsampling import fuse_pairs, unfuse_upsampling, upsampling_pairs
 from eftgan.errors import UserError
 
+# Tasks times inputs stand in one batch. Beyond some inputs that saves nothing more, and results leave the cache
+# (docs/benchmarks.md): a rule, so that results never depend on timing.
+INPUTS_AT_ONCE = 8
+
 
 class Together(nn.Module):
     """A network's tasks side by side, for inference (a copy in eval mode, equal to each task up to rounding).
@@ -56,6 +60,10 @@ class Together(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor) -> list[Any]:
         """What every task answers for the same inputs (B, ...): its output as if it were alone, task by task."""
+        portions = [self._answers(portion) for portion in x.split(INPUTS_AT_ONCE)]
+        return portions[0] if len(portions) == 1 else [_joined(each) for each in zip(*portions, strict=True)]
+
+    def _answers(self, x: Tensor) -> list[Any]:
         count, once = len(self.tasks), self.batch.entry is not None
         inputs = x if once else x.repeat(count, *[1] * (x.dim() - 1))
         outputs = self._run(inputs, range(count), [len(x)] * count, once)
@@ -178,6 +186,13 @@ def _only_reader_of_input(graph: fx.Graph | None) -> str:
 
 def _chunk(tensor: Tensor, count: int, index: int) -> Tensor:
     return tensor.chunk(count)[index]
+
+
+def _joined(outputs: Sequence[Any]) -> Any:
+    """Outputs of several batches as that of one."""
+    if isinstance(outputs[0], Tensor):
+        return torch.cat(list(outputs))
+    return [torch.cat(tensors) for tensors in zip(*outputs, strict=True)]
 
 
 def each_tensor(output: Any, change: Callable[[Tensor], Tensor]) -> Any:

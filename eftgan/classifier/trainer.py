@@ -45,7 +45,6 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     options: ClassifierTraining
     pixels: Pixels
     records: dict[str, dict[str, float]] = field(default_factory=dict)  # per task: seconds, steps, ...
-    _recorded: float = field(default=0.0, init=False, repr=False)  # seconds of all recorded tasks
 
     @property
     def network(self) -> nn.Module:
@@ -245,17 +244,18 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
     def _record(self, task: str) -> None:
         """Figures of the finished task, for its score lines."""
-        seconds = self.progress.seconds - self._recorded
-        self._recorded = self.progress.seconds
-        self.records[task] = {"seconds": seconds, "steps": self.progress.step, **self.method.figures()}
+        earlier = sum(record["seconds"] for record in self.records.values())
+        self.records[task] = {
+            "seconds": self.progress.seconds - earlier,
+            "steps": self.progress.step,
+            **self.method.figures(),
+        }
         if self.options.selection != "last":
             self.records[task] |= {"epoch": self._best.epoch, "best accuracy": self._best.accuracy}
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:
-        last = list(self.records.items())[-1:]  # lines of the others are written
-        figures = ((f"{task}/{key}", value) for task, record in last for key, value in record.items())
+        figures = ((f"{task}/{key}", value) for task, record in self.records.items() for key, value in record.items())
         further = {"record": {key: torch.tensor(value, dtype=torch.float64) for key, value in figures}}
-        further["recorded"] = {"seconds": torch.tensor(self._recorded, dtype=torch.float64)}
         if self.optimizers and self.options.selection != "last":
             further["best"] = self._best.state_dict()
         return further
@@ -264,8 +264,6 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         for key, value in below("record", state).items():
             task, _, figure = key.partition("/")
             self.records.setdefault(task, {})[figure] = value.item()
-        total = below("recorded", state).get("seconds")  # earlier versions kept the records of all tasks instead
-        self._recorded = sum(record["seconds"] for record in self.records.values()) if total is None else total.item()
 
 
 def check_head(network: nn.Module, task: LabelledTask) -> None:

@@ -92,17 +92,16 @@ class Filed:
         return cls(roles, progress.task, tasks, training, digests)
 
     def read_into(self, folder: RunFolder, networks: Networks, method: Method, state: Mapping[str, Tensor]) -> None:
-        """Give networks (banks in, no task yet) what the files hold, and the state's task in training."""
+        """Give these networks (banks in, no task yet) what the files hold, and the state's task in training."""
         for name, digest in self.digests.items():
             if not (folder.path / name).is_file() or settled_digest(folder.path / name) != digest:
                 raise UserError(f"{folder.path / name}: not the file that the resume state goes with; put it back")
-        own = {role: networks[role] for role in self.roles}
-        read_shared(folder, own)
+        read_shared(folder, networks)
         for name, index in self.tasks.items():
-            for role, network in own.items():
+            for role, network in networks.items():
                 read_task(folder, index, name, role, network, method)
         if self.training:
-            for role, network in own.items():
+            for role, network in networks.items():
                 with fitting(f"{folder.path / 'state'}: does not fit this run"), numbered(network, self.finished):
                     method.restore({role: network}, self.training, with_prefix(role, below(f"task/{role}", state)))
 
@@ -169,13 +168,15 @@ def restore_networks(
         return Progress(), None
     tensors, facts = found
     problem = f"{folder.path / 'state'}: the resume state is of another experiment"
+    from_files: Networks = {}
     if "filed" in facts:
         with fitting(problem):
             filed = Filed(**facts["filed"])
-        filed.read_into(folder, networks, method, tensors)
+            from_files = {role: networks[role] for role in filed.roles}
+        filed.read_into(folder, from_files, method, tensors)
     with fitting(problem):
         for role, network in networks.items():
-            if role not in facts["layouts"]:
+            if role in from_files:
                 continue
             restore_layout(network, facts["layouts"][role])
             state = below(f"network/{role}", tensors)

@@ -6,6 +6,7 @@ from adapter_tools import digest, images, output_of, randomise, small_cnn
 from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, Together, add_task, insert_adapters
+from eftgan.adapters.together import INPUTS_AT_ONCE
 from eftgan.errors import UserError
 from eftgan.models.classifiers import build_classifier
 from eftgan.models.gans.stackgan import Discriminator, Generator, StackGan
@@ -84,6 +85,16 @@ def test_every_task_answers_as_it_does_alone(name):
     assert len({float(answer.flatten()[0]) for answer in answers}) == len(TASKS)
 
 
+def test_many_inputs_are_answered_portion_by_portion():
+    network, _ = NETWORKS["resnet"]()
+    x = images(2 * INPUTS_AT_ONCE + 3, size=16).double()
+    together, rows = Together(network, TASKS), []
+    together.network.stem[0].layer.register_forward_hook(lambda layer, given, out: rows.append(len(out)))
+    for task, answer in zip(TASKS, together(x), strict=True):
+        assert torch.allclose(answer, output_of(network, task, x), rtol=1e-9, atol=1e-9)
+    assert rows == [INPUTS_AT_ONCE, INPUTS_AT_ONCE, 3]
+
+
 def test_every_sample_has_its_own_task():
     network, x = NETWORKS["resnet"]()
     x = images(7, size=16).double()
@@ -104,6 +115,10 @@ def test_a_mixed_batch_draws_from_several_tasks_at_once():
     network = adapted(Generator(StackGan(stages=2, base_size=32, ngf=4, z_dim=8)))
     z, tasks = torch.randn(5, 8, dtype=torch.float64), torch.tensor([1, 0, 2, 1, 0])
     together = Together(network, TASKS)
+    many = torch.randn(INPUTS_AT_ONCE + 1, 8, dtype=torch.float64)
+    for task, stages in zip(TASKS, together(many), strict=True):
+        for drawn, alone in zip(stages, output_of(network, task, many), strict=True):
+            assert torch.allclose(drawn, alone, rtol=1e-7, atol=1e-9)
     for stage, drawn in enumerate(together.mixed(z, tasks)):
         for image, noise, task in zip(drawn, z, tasks, strict=True):
             assert torch.allclose(image, output_of(network, TASKS[task], noise[None])[stage][0], rtol=1e-7, atol=1e-9)

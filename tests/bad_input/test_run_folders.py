@@ -110,13 +110,14 @@ def change_state(run: Path, change) -> None:
     [
         (lambda tensors, facts: ["nonsense"], "of another experiment"),
         (lambda tensors, facts: {"progress": {}}, "of another experiment"),
-        (lambda tensors, facts: facts.update(layouts={}), "of another experiment"),
+        (lambda tensors, facts: facts.update(filed={}), "of another experiment"),
+        (lambda tensors, facts: facts["filed"].update(roles=["nobody"]), "of another experiment"),
+        (lambda tensors, facts: facts.pop("filed") is None, "of another experiment"),
         (lambda tensors, facts: facts["progress"].update(further=1), "of another experiment"),
         (lambda tensors, facts: facts["progress"].update(task=1), "do not lead there"),
         (lambda tensors, facts: facts["progress"].update(task=9), "do not lead there"),
         (lambda tensors, facts: facts["progress"].update(step=1), "do not lead there"),
         (lambda tensors, facts: facts["progress"].update(step="1"), "of another experiment"),
-        (lambda tensors, facts: tensors.pop(next(k for k in tensors if "network" in k)) is None, "another experiment"),
     ],
 )
 def test_a_state_of_something_else_is_refused(call, run, change, message):
@@ -124,13 +125,9 @@ def test_a_state_of_something_else_is_refused(call, run, change, message):
     call.train(message)
 
 
-def test_a_state_whose_layout_names_other_tasks_is_refused(call, run):
-    def rename(tensors, facts):
-        for layout in facts["layouts"].values():
-            layout["rows"] = {name.replace("checks", "dogs"): row for name, row in layout["rows"].items()}
-
-    change_state(run, rename)
-    call.train("do not lead there")
+def test_a_state_that_names_other_tasks_is_refused(call, run):
+    change_state(run, lambda tensors, facts: facts["filed"].update(tasks={"discs": 0, "dogs": 1}))
+    call.train("02-dogs.safetensors: no such file")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +151,7 @@ def test_an_edited_config_is_noticed(call, run, old, new, message):
 def test_a_config_edited_beyond_its_state_is_refused_when_resumed(call, run):
     text = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(text.replace("ngf: 4", "ngf: 8"))
-    call.refuses("of another experiment", "train_gan.py", "--resume", "run")
+    call.refuses("shared.safetensors: does not fit this run", "train_gan.py", "--resume", "run")
 
 
 @pytest.mark.parametrize("line", ["garbage", "[]", "{}", '{"run": 5}', "NaN", '"' * 5, "\\ud800", "[" * 5000])

@@ -124,11 +124,11 @@ def forgotten(learn, name, seed, **keys):
 
 
 def test_fine_tuning_forgets_and_its_remedies_forget_less(learn):
-    """One seed, in CI. Seeds differ: see the mean over four below, where LwF is the least certain."""
+    """One seed and one of each family, in CI. All, and the mean over four seeds: below."""
     lost = forgotten(learn, "finetune", 0)
     assert lost > 0.1
-    for name, strength in STRENGTHS.items():
-        assert forgotten(learn, name, 0, strength=strength) < lost, name
+    for name in ("lwf", "ewc", "imm"):
+        assert forgotten(learn, name, 0, strength=STRENGTHS[name]) < lost, name
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_methods_that_look_back_keep_all_tasks(tiny, known):
     assert known[-1][0] == ["t0", "t1", "t2", "t3", "t4"]
 
 
-@pytest.mark.parametrize("method", ["eft", "eft, discriminator: full", "batche", "separate"])
+@pytest.mark.parametrize("method", ["eft", "eft, discriminator: full"])
 def test_going_on_in_the_midst_of_a_late_task_changes_no_bit(tiny, monkeypatch, method):
     options = (tasks(), f"method={{name: {method}}}")
     whole = train_gan(tiny(*options, out="whole"), "test")
@@ -93,10 +93,8 @@ def test_states_and_score_lines_have_the_same_size_after_any_task(tiny):
     by_task = {task: [line.metric for line in lines if line.trained_through == task] for task in run.tasks}
     assert by_task["t1"].count(UNCHANGED) == by_task["t4"].count(UNCHANGED) == 1
     assert len(by_task["t1"]) == len(by_task["t4"])
-    sizes = []
-    for count in (3, 5):
-        of = train_gan(tiny(tasks(count), out=str(count)), "test")
-        sizes.append(of.folder.state_files()[-1].stat().st_size)
+    shorter = train_gan(tiny(tasks(3), out="shorter"), "test")
+    sizes = [each.folder.state_files()[-1].stat().st_size for each in (shorter, run)]
     assert sizes[0] == sizes[1]
 
 
