@@ -73,6 +73,8 @@ class Training:
     batch: Annotated[Count, Doc("images per step and process")]
     mixed_precision: Annotated[Literal["no", "fp16", "bf16"], Doc("where the device has it")] = "no"
     workers: Annotated[int, Field(ge=0, le=64), Doc("loader processes")] = 0
+    threads: Annotated[Count | None, Doc("CPU threads per process; null: as many as the run was begun with")] = None
+    processes: Annotated[Count | None, Doc("go on with so many; null: with those that the run was begun with")] = None
     log_every_steps: Annotated[Count, Doc("how often losses are shown and sent to the trackers")] = 10
     save_every_steps: Annotated[int, Field(ge=0), Doc("how often the resume state is written; 0: after tasks only")] = (
         500
@@ -138,11 +140,14 @@ def start_folder(
     command: str,
     data: Mapping[str, Mapping[str, str]],
     nearest: Mapping[str, Any],
+    resources: Mapping[str, int],
+    changes: Mapping[str, Any],
 ) -> None:
     """Write config.yaml and run.json.
 
     data: by task or source, its `data_record`. nearest: by task, what `nearest_earlier` found where a task is to
-    start from the nearest one.
+    start from the nearest one. resources: processes and threads. changes: by key, the values before and from now on,
+    for the run's history.
     """
     known = folder.read_facts()
     write_text(folder.config, dump(experiment))
@@ -157,11 +162,15 @@ def start_folder(
         "command": command,
         "data": _data_facts(folder.data_records(), data),
         "versions": versions(),
+        **resources,
     }
     if experiment.title:
         facts["title"] = experiment.title
     if nearest or known.get("nearest"):
         facts["nearest"] = known.get("nearest", {}) | {task: asdict(found) for task, found in nearest.items()}
+    if changes or known.get("history"):
+        since = {"state": folder.state_files()[-1].stem if folder.state_files() else None, "changed": changes}
+        facts["history"] = [*known.get("history", []), *([since] if changes else [])]
     write_json(folder.facts, facts)
 
 

@@ -151,6 +151,12 @@ class Trainer(Generic[AnyTask]):
             if not path.is_file():
                 raise UserError(f"{path} is missing, though the task is done; put it back, or remove the run folder")
 
+    def announce(self, names: Sequence[str], index: int, steps: int) -> None:
+        """Say which task begins or goes on, and how long it is."""
+        if self.accelerator.is_main_process:
+            gone_on = f", from step {self.progress.step}" if self.progress.step else ""
+            print(f"task {index + 1} of {len(names)}: {names[index]}, {steps} steps{gone_on}", flush=True)
+
     def frozen_digest(self, task: str) -> str:
         """What must be the same after the task as before it."""
         held = held_entries(self.method, self.networks, task)
