@@ -14,7 +14,7 @@ from eftgan.config import load
 from eftgan.names import NEAREST
 from eftgan.runfolder import RunFolder
 from eftgan.training.experiment import Experiment, refuse_other_experiment, start_folder, start_of
-from eftgan.training.launch import make_accelerator
+from eftgan.training.launch import make_accelerator, refuse_single_images
 from eftgan.training.resources import Resources, asked_in_vain, changes_of, resources_for
 from eftgan.training.run import SavedRun
 from eftgan.training.trainer import Task, Trainer
@@ -126,6 +126,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         tasks = self.open_tasks(experiment, accelerator.num_processes)
         start = start_of(experiment)
         networks = self.build_networks(experiment, tasks)  # as the rest: what is wrong shows before anything is written
+        refuse_single_images(experiment.training.batch, networks)
         known, nearest = self._nearest(experiment, folder, tasks)
         main = accelerator.is_main_process
         with folder.locked() if main else contextlib.nullcontext():
