@@ -13,7 +13,13 @@ from torch import nn
 from eftgan.config import load
 from eftgan.names import NEAREST
 from eftgan.runfolder import RunFolder
-from eftgan.training.experiment import Experiment, refuse_other_experiment, start_folder, start_of
+from eftgan.training.experiment import (
+    Experiment,
+    refuse_other_experiment,
+    refuse_unmatched_patterns,
+    start_folder,
+    start_of,
+)
 from eftgan.training.launch import make_accelerator, refuse_single_images
 from eftgan.training.resources import Resources, asked_in_vain, changes_of, resources_for
 from eftgan.training.run import SavedRun
@@ -127,13 +133,15 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         start = start_of(experiment)
         networks = self.build_networks(experiment, tasks)  # as the rest: what is wrong shows before anything is written
         refuse_single_images(experiment.training.batch, networks)
+        if before is None:  # a run that was begun with one goes on
+            refuse_unmatched_patterns(experiment.adapters, networks)
         known, nearest = self._nearest(experiment, folder, tasks)
         main = accelerator.is_main_process
         with folder.locked() if main else contextlib.nullcontext():
             if main:
-                changes = changes_of(folder, resources)
+                changes: dict[str, Any] = {**changes_of(folder, resources)}
                 if before is not None:
-                    refuse_other_experiment(before, experiment, folder)
+                    changes |= refuse_other_experiment(before, experiment, folder)
                 records = self.data_records(experiment, tasks)
                 start_folder(experiment, folder, command, records, nearest, resources.facts, changes)
                 for line in start_lines(experiment, accelerator, resources):
