@@ -1,6 +1,7 @@
 """How training meets Accelerate."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,8 @@ def make_accelerator(
     folder: Path, *, accumulation: int = 1, mixed_precision: str = "no", log_with: Sequence[str] = ()
 ) -> Accelerator:
     """Accelerate as the trainers need it, refusing what would go wrong silently."""
+    # PyTorch advises to keep the argument where buffers are each process's own: the new one would equal them at first.
+    warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     try:
         accelerator = Accelerator(
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=accumulation, sync_with_dataloader=False),

@@ -74,7 +74,8 @@ def changes_of(folder: RunFolder, resources: Resources) -> dict[str, list[int]]:
 
 def _known(facts: Mapping[str, Any]) -> dict[str, int]:
     """What the run computed with before; nothing of a run from before this was written down."""
-    return {key: facts[key] for key in ("processes", "threads") if isinstance(facts.get(key), int)}
+    known = {key: facts.get(key) for key in ("processes", "threads")}
+    return {key: value for key, value in known.items() if isinstance(value, int) and value > 0}
 
 
 def asked_in_vain() -> bool:

@@ -1,5 +1,6 @@
 """What would go wrong silently, or late, is refused when training is started."""
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,11 @@ def test_rates_of_a_run_without_such_a_loss_stay(tiny):
     train_gan(tiny(), "test")
     with pytest.raises(UserError, match=r"holds a run with training\.learning_rate"):
         train_gan(tiny("training.learning_rate=1e-5"), "test")
+
+
+def test_what_pytorch_says_of_an_argument_that_we_keep_is_not_shown(tmp_path):
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        make_accelerator(tmp_path)
+        warnings.warn("`broadcast_buffers` is deprecated. Use `forward_sync_buffers`", FutureWarning, stacklevel=1)
+    assert not [each for each in shown if "broadcast_buffers" in str(each.message)]
