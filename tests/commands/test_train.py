@@ -37,7 +37,9 @@ def test_a_run_is_trained_continued_and_given_a_further_task(tmp_path, capsys):
     main(["train", "gan", *TINY, f"out={out}", "training.steps=2"])
     shown = capsys.readouterr().out
     assert "2 tasks trained: discs, checks" in shown
-    assert f"eftgan evaluate {out} comes next" in shown  # nothing was measured: evaluation.features is none
+    assert (
+        f"eftgan evaluate {out} --fid-samples 500 --reference-samples 500 comes next" in shown
+    )  # nothing was measured: evaluation.features is none
     main(["train", "gan", "--resume", str(out), "tasks+={name: dots, data: 'shapes:stripes', limit: 24}"])
     assert "3 tasks trained: discs, checks, dots" in capsys.readouterr().out
 
