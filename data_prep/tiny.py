@@ -4,7 +4,7 @@ Where:    http://cs231n.stanford.edu/tiny-imagenet-200.zip
 Layout:   SOURCE (the folder or the .zip itself): train/<wnid>/images/*.JPEG, val/images/*.JPEG,
           val/val_annotations.txt. The validation images serve as the test set.
           OUTPUT becomes a folder of train.lmdb and test.lmdb.
-Example:  python -m data_prep tiny tiny-imagenet-200.zip data/tiny
+Example:  python -m data_prep tiny tiny-imagenet-200.zip data/tiny-imagenet
 """
 
 import argparse

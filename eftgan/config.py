@@ -79,6 +79,8 @@ FREE_KEYS = (
     "log_with",
     "evaluation",
     "training.workers",
+    "training.threads",
+    "training.processes",
     "training.log_every_steps",
     "training.snapshot_every_steps",
     "training.save_every_steps",

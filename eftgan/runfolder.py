@@ -19,6 +19,8 @@ from typing import Any
 from eftgan.errors import UserError
 from eftgan.files import remove_leftovers
 
+DIVERGED = "diverged"  # in run.json: where the last start ended because a loss was not finite
+
 
 @dataclass(frozen=True)
 class RunFolder:

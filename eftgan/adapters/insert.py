@@ -98,6 +98,18 @@ def replace_modules(model: nn.Module, new: Mapping[nn.Module, nn.Module]) -> Non
                 setattr(parent, child_name, new[child])
 
 
+def layer_names(model: nn.Module) -> list[str]:
+    """Names of the convolutions and linear layers, as they were before banks came around them."""
+    banks = {name for name, module in model.named_modules() if isinstance(module, TaskBank)}
+    names = []
+    for name, module in model.named_modules():
+        if isinstance(module, _ConvNd | nn.Linear) and not any(name.startswith(f"{bank}.tasks.") for bank in banks):
+            while name.removesuffix(".layer") in banks and name not in banks:
+                name = name.removesuffix(".layer")
+            names.append(name)
+    return names
+
+
 def _candidates(model: nn.Module, bare: set[str], insertion: Insertion) -> Iterator[tuple[str, nn.Module]]:
     """Layers that could take a bank, each once; what could not is noted as shared."""
     opaque: tuple[str, ...] = ()

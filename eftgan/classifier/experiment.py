@@ -26,7 +26,13 @@ class SourceConfig:
     """Labelled images whose classes are dealt out over tasks."""
 
     name: Annotated[str, Doc("NAME/TASKS, e.g. CIFAR-100/10: its classes in 10 tasks; NAME alone: one task of all")]
-    data: Annotated[str, Doc("a folder of train.lmdb and test.lmdb, torchvision:NAME:FOLDER, a tree, or shapes")]
+    data: Annotated[
+        str,
+        Doc(
+            "a folder of train.lmdb and test.lmdb (python -m data_prep), torchvision:NAME:FOLDER, a folder, tar or zip "
+            "of train/CLASS/IMAGE and test/CLASS/IMAGE (or val/), or shapes:CLASSES"
+        ),
+    ]
     take: Annotated[Count | None, Doc("only the first so many tasks")] = None
 
 

@@ -15,6 +15,7 @@ from eftgan.data.sequences import data_record
 from eftgan.data.splits import LabelledTask
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.names import CLASSIFIER
+from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.training.kind import Kind, Session
 
@@ -62,7 +63,8 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
         def after_task(index: int) -> None:
             if accelerator.is_main_process:
                 record = trainer.records.get(run.tasks[index], {})
-                ClassifierScorer(run, accelerator.device).score(index, record)
+                if ClassifierScorer(run, accelerator.device).score(index, record):
+                    print(*score_lines(run.folder.path, index), sep="\n", flush=True)
                 write_report([run.folder.path], run.folder.report)
             accelerator.wait_for_everyone()
 

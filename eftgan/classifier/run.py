@@ -9,11 +9,10 @@ from eftgan.classifier.experiment import ClassifierExperiment, open_classes
 from eftgan.classifier.networks import build_network
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
-from eftgan.evaluation.accuracy import CIL, TIL, accuracy_matrix, average_over_seen
 from eftgan.evaluation.task_inference import infer_tasks, logits_together, shares_features
 from eftgan.files import write_json
 from eftgan.names import CLASSIFIER
-from eftgan.scores import read_scores
+from eftgan.reports.lines import final_lines
 from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.run import SavedRun
 
@@ -63,13 +62,10 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
 
     def summary(self) -> str:
         """What came out, and what a person does next."""
-        lines, scores, last = [], read_scores(self.folder.scores), len(self.trained) - 1
-        for metric in (TIL, CIL):
-            average = average_over_seen(accuracy_matrix(scores, self.tasks, metric), last)
-            lines.append(f"  {metric}  {average:.1%} on average over the {last + 1} tasks")
+        last = len(self.trained) - 1
         return "\n".join([
             f"\n{last + 1} tasks trained: {', '.join(self.trained)}",
-            *lines,
+            *(f"  {line}" for line in final_lines(self.folder.path, last)),
             f"  report   {self.folder.report}",
             "next:",
             f"  eftgan classify {self.folder.path} --image photo.jpg",

@@ -24,8 +24,10 @@ class ClassifierScorer:
     def __init__(self, run: ClassifierRun, device: torch.device | str = "cpu") -> None:
         self.run, self.device = run, device
 
-    def score(self, through: int, record: dict[str, float]) -> None:
+    def score(self, through: int, record: dict[str, float]) -> bool:
         """Append the lines of one task, unless they are there: accuracies on all seen tasks, growth, seconds.
+
+        Whether there were new ones is returned.
 
         Lines of other weights than those of now, from a training before this one, do not count. A task whose test
         images are gone is left out. `record` is empty where the task's training was not seen.
@@ -34,7 +36,7 @@ class ClassifierScorer:
         weights = file_digest(self.run.folder.task_file(through, name))
         known = {(line.trained_through, line.details.get("weights")) for line in read_scores(self.run.folder.scores)}
         if (name, weights) in known:  # all lines of a task are written at once
-            return
+            return False
         model = self.run.classifier(through).to(self.device)
         for task in self.run.labelled[: through + 1]:
             check_head(model, task)
@@ -44,6 +46,7 @@ class ClassifierScorer:
             lines.append(self._seconds(through, record))
         lines = [dataclasses.replace(line, details=line.details | {"weights": weights}) for line in lines]
         append_scores(self.run.folder.scores, [self._growth(model, through), *lines])
+        return True
 
     def _has_images(self, tested: int) -> bool:
         """Whether the task's test images can be read; a line says why not."""

@@ -97,6 +97,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         images, test = (SeenImages([getattr(task, part) for task in chosen], classes) for part in ("train", "test"))
         together = self.options.batch * self.accelerator.num_processes
         whole = Stage(name, heads, images, schedule.epochs, schedule, together)
+        self.announce([task.name for task in tasks], index, whole.last)
         if self.options.selection == "last":
             self._train_stages(whole.divided(self.method.stages(index == 0)), resumed)
             return

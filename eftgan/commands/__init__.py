@@ -120,8 +120,14 @@ def command_line(words: Sequence[str], script: str | None = None) -> str:
     as_module = Path(sys.argv[0]).parts[-2:] == ("eftgan", "__main__.py")
     if is_alone() and not script and not as_module:
         return shlex.join(["eftgan", *words])
-    launcher = ["python"] if is_alone() else ["torchrun", "--nproc_per_node", os.environ["WORLD_SIZE"]]
-    return shlex.join([*launcher, *([script] if script else ["-m", "eftgan"]), *words])
+    return shlex.join([*_launcher(), *([script] if script else ["-m", "eftgan"]), *words])
+
+
+def _launcher() -> list[str]:
+    """What starts Python, once or several times."""
+    if "ACCELERATE_MIXED_PRECISION" in os.environ:  # which its launcher sets
+        return ["accelerate", "launch", *([] if is_alone() else ["--num_processes", os.environ["WORLD_SIZE"]])]
+    return ["python"] if is_alone() else ["torchrun", "--nproc_per_node", os.environ["WORLD_SIZE"]]
 
 
 def is_alone() -> bool:

@@ -98,7 +98,20 @@ def compare_methods(
         print(experiment.out)
         kind.train(experiment, command)
         runs.append(Path(experiment.out))
-    return write_report(runs, out / "report.html")
+    return write_report([*_others(out, runs), *runs], out / "report.html")
+
+
+def _others(out: Path, runs: Sequence[Path]) -> list[Path]:
+    """What earlier calls compared in the same folder, on the same sequence: their rows stay in the report."""
+    from eftgan.runfolder import RunFolder
+
+    def sequence(run: Path) -> tuple[Any, Any]:
+        facts = RunFolder(run).read_facts()
+        return facts.get("kind"), facts.get("tasks")
+
+    found = (RunFolder(path.parent) for path in sorted(out.glob("*-seed*/config.yaml")))
+    trained = [each.path for each in found if each.scores.is_file() and not each.path.name.startswith("first-seed")]
+    return [path for path in trained if path not in runs and sequence(path) == sequence(runs[0])]
 
 
 def _refuse_choice_of_method(overrides: Sequence[str]) -> None:

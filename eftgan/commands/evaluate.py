@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 HELP = "Measure FID and KID of every seen task after every task."
 EXAMPLES = """\
 eftgan evaluate runs/shapes --fid-samples 5000              FID of every task after every task
+eftgan evaluate runs/shapes --fid-samples 500 --reference-samples 500    a first impression, in minutes
 eftgan evaluate runs/shapes --tasks discs --after checks    one cell of the table
 eftgan evaluate runs/shapes --features random               a quick distance that is not FID"""
 
@@ -28,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="N for tasks neither just learned nor measured after the last task (default: as --fid-samples)",
     )
+    parser.add_argument(
+        "--reference-samples",
+        type=int,
+        metavar="N",
+        help="compare with N real images of a task, evenly spaced (default: with all of them)",
+    )
     parser.add_argument("--tasks", nargs="+", help="only these tasks")
     parser.add_argument("--after", nargs="+", help="only as it was after these tasks")
     parser.add_argument("--features", choices=("inception", "random"), default="inception", help="random is not FID")
@@ -37,13 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Append the missing score lines and make the report again."""
-    from eftgan.evaluation.features import load_extractor
+    from eftgan.evaluation.features import load_extractor, seconds_per_image
     from eftgan.gan.scorer import RunScorer, statistics_folder
     from eftgan.kinds import open_run
     from eftgan.reports.write import write_report
 
     saved = cast("GanRun", open_run(args.run, "gan"))
-    for option, count in (("--fid-samples", args.fid_samples), ("--fid-samples-other", args.fid_samples_other)):
+    for option in ("--fid-samples", "--fid-samples-other", "--reference-samples"):
+        count = getattr(args, option.removeprefix("--").replace("-", "_"))
         if count is not None and count < 2:
             raise UserError(f"{option} {count}: a distance needs at least 2 images")
     saved.require_trained()
@@ -52,7 +60,9 @@ def run(args: argparse.Namespace) -> None:
     with saved.folder.locked():
         extractor = load_extractor(args.features, weights=args.weights)
         cache = args.cache or statistics_folder(saved)
-        scorer = RunScorer(saved, extractor, args.fid_samples, cache, args.fid_samples_other)
+        scorer = RunScorer(saved, extractor, args.fid_samples, cache, args.fid_samples_other, args.reference_samples)
+        if ahead := scorer.images_ahead(rounds, tasks):
+            print(f"{ahead:,} images to look at: {_duration(ahead * seconds_per_image(extractor))}", flush=True)
         found = 0
         for through in rounds:
             for score in scorer.score(through, tasks):
@@ -70,4 +80,13 @@ def _line(score: "Score") -> str:
         return f"after {score.trained_through}: the scores of {tasks} hold, unchanged to the bit"
     mark = " (unchanged weights, carried over)" if score.details.get("carried") else ""
     where = "real against real" if score.trained_through == REAL else f"after {score.trained_through}"
-    return f"{score.tested_on} {where}: {score.metric} {score.value:.4g}, N = {score.n}{mark}"
+    real = f" against {score.details['reference_n']} real images" if "reference_n" in score.details else ""
+    return f"{score.tested_on} {where}: {score.metric} {score.value:.4g}, N = {score.n}{real}{mark}"
+
+
+def _duration(seconds: float) -> str:
+    """A rough time, in the unit that people would use."""
+    for unit, size in (("hours", 3600), ("minutes", 60)):
+        if seconds > 1.5 * size:
+            return f"about {seconds / size:.0f} {unit}"
+    return "less than two minutes"

@@ -1,5 +1,6 @@
 """Labelled images from wherever the user has them: built-in, LMDB, torchvision's files, a tree of folders."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,12 @@ from eftgan.errors import UserError
 
 IN_MEMORY_BYTES = 2 << 30
 TORCHVISION_PREFIX = "torchvision:"
+PREPARED_BY = {  # how names of folders begin -> what makes such a set
+    "cifar100": "cifar SOURCE OUT --classes 100",
+    "cifar10": "cifar SOURCE OUT --classes 10",
+    "svhn": "svhn SOURCE OUT",
+    "tiny": "tiny SOURCE OUT",
+}
 _SHAPES_PER_CLASS = {True: 100, False: 25}
 
 
@@ -184,7 +191,16 @@ def _open_lmdbs(folder: Path, size: int) -> Opened:
     return parts[0], parts[1], labels[0]
 
 
+def _preparation(data: str) -> str:
+    """The command that makes a set of this name."""
+    known = (words for name, words in PREPARED_BY.items() if Path(data).name.lower().replace("-", "").startswith(name))
+    before, _, after = next(known, "folder SOURCE OUT --splits train test").partition("OUT")
+    return f"python -m data_prep {before}{shlex.quote(data)}{after}"
+
+
 def _open_tree(data: str, size: int) -> Opened:
+    if not Path(data).expanduser().exists():
+        raise UserError(f"no labelled images at {data}; get them as its --help says, then: {_preparation(data)}")
     tree = open_tree(data)
     top = tree.prefix_of("train/")
     test_folder = "test/" if tree.images(f"{top}test/") else "val/"

@@ -1,6 +1,7 @@
 """A tree of files, whether it lies in a folder, a tar or a zip: sorted names and the bytes behind them."""
 
 import os
+import stat
 import tarfile
 import zipfile
 import zlib
@@ -11,6 +12,7 @@ from eftgan.data.images import is_image_name
 from eftgan.errors import UserError
 
 MAX_FILE_BYTES = 1 << 28  # a packed file may say what it likes of its size
+UNREAL = ("/proc/", "/sys/")  # not files, and without end
 
 
 class Tree:
@@ -28,6 +30,11 @@ class Tree:
         """The content of one file of the tree, and of no other: lists in the data may name what they like."""
         if name not in self:
             raise FileNotFoundError(f"{name} is not in {self.path}")
+        facts = (self.path / name).stat()
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size == 0:  # to read a pipe, or of /proc, may never end
+            raise ValueError("it is empty, or not a file")
+        if facts.st_size > MAX_FILE_BYTES:
+            raise ValueError(f"it has {facts.st_size} bytes, more than any image here may have ({MAX_FILE_BYTES})")
         return (self.path / name).read_bytes()
 
     def text(self, name: str) -> str:
@@ -128,7 +135,7 @@ def _walk(root: Path) -> list[str]:
     names, seen = [], set()
     for folder, subfolders, files in os.walk(root, followlinks=True):
         real = os.path.realpath(folder)
-        if real in seen:  # a link that leads back to a folder already walked
+        if real in seen or f"{real}/".startswith(UNREAL):  # a link that leads back, or out of the files
             subfolders.clear()
             continue
         seen.add(real)

@@ -85,7 +85,7 @@ def folder_statistics(
 def image_files(folder: Path) -> list[Path]:
     """The images directly inside a folder, by name; fewer than 2 are an error."""
     require_folder(folder)
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in EXTENSIONS)
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in EXTENSIONS and file.is_file())
     if len(files) < 2:
         raise UserError(
             f"a distance needs at least 2 images on each side; {folder} has {len(files)} "

@@ -75,7 +75,7 @@ def reference_statistics(
         raise UserError(f"a distance needs at least 2 images on each side; '{title}' has {key.count}")
     if processes > 1 and cache is None:
         raise ValueError("several processes share their work through the cache folder: give one")
-    known = None if cache is None else read_statistics(_path(cache, key), key)
+    known = None if cache is None else read_statistics(statistics_path(cache, key.digest), key)
     barrier()  # nobody writes before everybody has looked
     if known is not None:
         return known
@@ -88,7 +88,7 @@ def reference_statistics(
     if processes > 1:
         statistics = _merge_shares(statistics, cache, key, rank, processes, barrier)
     if rank == 0:
-        write_statistics(_path(cache, key), statistics, key)
+        write_statistics(statistics_path(cache, key.digest), statistics, key)
     return statistics
 
 
@@ -127,7 +127,12 @@ def write_statistics(path: Path, statistics: FeatureStatistics, key: ReferenceKe
 
 def kept_statistics(cache: Path, digest: str | None) -> FeatureStatistics | None:
     """The statistics of images that may be gone, by the digest that score lines carry."""
-    return read_statistics(cache / f"{digest}.safetensors") if digest else None
+    return read_statistics(statistics_path(cache, digest)) if digest else None
+
+
+def statistics_path(cache: Path, digest: str) -> Path:
+    """Where the statistics of a reference are kept, by the digest of its key."""
+    return Path(cache) / f"{digest}.safetensors"
 
 
 def read_statistics(path: Path, key: ReferenceKey | None = None) -> FeatureStatistics | None:
@@ -168,7 +173,3 @@ def _merge_shares(
     barrier()  # nobody removes a share before everybody has read it
     shares[rank].unlink()
     return merged
-
-
-def _path(cache: Path, key: ReferenceKey) -> Path:
-    return Path(cache) / f"{key.digest}.safetensors"

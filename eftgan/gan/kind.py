@@ -16,6 +16,7 @@ from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
 from eftgan.gan.trainer import GanTrainer
+from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
 from eftgan.training.kind import Kind, Session
@@ -98,8 +99,9 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
 def finish_task(run: GanRun, index: int) -> None:
     """Grids, scores and the report after one task; what is there already is not made again."""
     run.draw_grids(index)
-    if run.experiment.evaluation.features != "none":
-        scorer(run).score(index, [run.tasks[index]] if run.keeps_tasks else None)
+    wanted = [run.tasks[index]] if run.keeps_tasks else None
+    if run.experiment.evaluation.features != "none" and scorer(run).score(index, wanted):
+        print(*score_lines(run.folder.path, index), sep="\n", flush=True)
     newest = index == len(run.trained) - 1  # a continued run passes its earlier tasks without a report for each
     if newest and (index < REPORT_EVERY or (index + 1) % REPORT_EVERY == 0 or index == len(run.tasks) - 1):
         write_report([run.folder.path], run.folder.report)

@@ -16,8 +16,11 @@ from eftgan.gan.experiment import GanExperiment, open_task_images
 from eftgan.gan.networks import build_generator
 from eftgan.gan.sampling import GRID_IMAGES, fixed_noise, generate
 from eftgan.names import GENERATOR
+from eftgan.reports.lines import final_lines
 from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.run import SavedRun
+
+QUICK = 500  # images for a first impression
 
 
 class GanRun(SavedRun[GanExperiment]):
@@ -90,14 +93,16 @@ class GanRun(SavedRun[GanExperiment]):
         """What a person does next with a run."""
         path, task = self.folder.path, self.trained[-1]
         unmeasured = self.experiment.evaluation.features == "none"
+        evaluate = f"eftgan evaluate {path} --fid-samples {QUICK} --reference-samples {QUICK}"
         return "\n".join([
             f"\n{len(self.trained)} tasks trained: {', '.join(self.trained)}",
+            *(f"  {line}" for line in final_lines(self.folder.path, len(self.trained) - 1)),
             f"  samples  {self.folder.samples}",
             f"  report   {self.folder.report}",
-            *([f"  scores   none yet (evaluation.features: none); eftgan evaluate {path} comes next"] * unmeasured),
+            *([f"  scores   none yet (evaluation.features: none); {evaluate} comes next"] * unmeasured),
             "next:",
             f"  eftgan sample {path} --task {task} --n 64 --out {task}.png",
-            f"  eftgan evaluate {path}          # FID with the real Inception weights",
+            f"  {evaluate}    # FID by Inception, in minutes; more images take longer and say more",
             f"  eftgan info {path}",
         ])  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Score lines of a GAN run: the distance of every seen task after every task, and the growth per task."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+import sys
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.metrics import metrics_over
-from eftgan.evaluation.real_statistics import collect_statistics, kept_statistics, reference_key, reference_statistics
+from eftgan.evaluation.real_statistics import (
+    collect_statistics,
+    kept_statistics,
+    reference_key,
+    reference_statistics,
+    statistics_path,
+)
 from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.files import settled_digest
 from eftgan.gan.run import GanRun
@@ -77,6 +84,7 @@ class RunScorer:
     samples: int
     cache: Path  # statistics of real images
     samples_other: int | None = None  # samples for cells that are neither just learned nor final
+    reference_samples: int | None = None  # real images to compare with; none: all of them
     _references: dict[int, str | None] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
@@ -106,6 +114,29 @@ class RunScorer:
                 append_scores(self.run.folder.scores, made[written:])
                 written = len(made)
         return made + self._say_unchanged(known, through)
+
+    def images_ahead(self, rounds: Iterable[int], tasks: Collection[str] | None = None) -> int:
+        """How many images the extractor has yet to see for the lines that `score` would make after these tasks."""
+        known, names = read_scores(self.run.folder.scores), self.run.tasks
+        generated, real = {}, {}
+        for through in rounds:
+            wanted = [i for i in range(through + 1) if tasks is None or names[i] in tasks]
+            for tested, weights in zip(wanted, weights_digests(self.run, through, wanted), strict=True):
+                after, subject = self._after(through, tested), self._subject(known, tested, weights)
+                if subject is None or self._find(known, after, tested, subject):
+                    continue
+                if not self._carry_over(known, after, tested, subject):
+                    generated[tested, weights] = self.samples_for(after, tested)
+                    real[subject["reference"]] = self._real_images(tested)
+        unknown = [count for digest, count in real.items() if not statistics_path(self.cache, digest).exists()]
+        return sum(generated.values()) + sum(unknown)
+
+    def _real_images(self, tested: int) -> int:
+        """How many real images of a task are compared with."""
+        try:
+            return min(len(self.run.real_images(tested)), self.reference_samples or sys.maxsize)
+        except UserError:
+            return 0
 
     def _after(self, through: int, tested: int) -> int:
         """The task after which a cell is measured: a kept task's own, since it stays as it was then."""
@@ -141,14 +172,16 @@ class RunScorer:
             if kept is None:
                 raise
             return kept
-        return reference_statistics(images, self.extractor, size, cache=self.cache, title=f"{task}, real", **sharing)
+        sharing |= {"cache": self.cache, "count": self.reference_samples, "title": f"{task}, real"}
+        return reference_statistics(images, self.extractor, size, **sharing)
 
     def _subject(self, known: list[Score], tested: int, weights: str) -> dict[str, str] | None:
         """What a line must be about to hold today, see `Score.subject`; none where the images are gone for good."""
         if tested not in self._references:  # to open a large collection may take a while
             size = self.run.experiment.network.sizes[-1]
             try:
-                self._references[tested] = reference_key(self.run.real_images(tested), self.extractor, size).digest
+                images, count = self.run.real_images(tested), self.reference_samples
+                self._references[tested] = reference_key(images, self.extractor, size, count).digest
             except UserError as error:
                 self._references[tested] = self._recorded_reference(known, tested)
                 if self._references[tested] is None:

@@ -74,6 +74,7 @@ class GanTrainer(Trainer[GanTask]):
 
     def _train_task(self, index: int, tasks: list[GanTask], resumed: dict[str, Tensor] | None) -> None:
         task, fresh = tasks[index], self.progress.step == 0
+        self.announce([each.name for each in tasks], index, task.steps)
         if fresh:
             self.grow([each.name for each in tasks], index)
         for network in self.networks.values():

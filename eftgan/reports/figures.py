@@ -15,6 +15,7 @@ from eftgan.reports.style import FIGURES
 HEAT = [(253, 243, 226), (252, 205, 150), (244, 148, 92), (206, 81, 66), (140, 32, 50), (74, 14, 38)]
 DRAWABLE = 1e300  # values beyond stand in tables only: their sums and differences are not finite
 COLOURS = 8  # classes s0 to s7 of the style sheet
+CHARACTER, LABEL_GAP, PLOT = 8, 15, 300  # pixels: of a wide letter, between labels, the least width of the lines
 MARKERS = ("circle", "square", "diamond", "triangle")
 
 
@@ -112,10 +113,13 @@ def heat_range(results: Sequence[Result]) -> tuple[float, float]:
 
 def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_label: str, alt: str) -> str:
     """A line for each method over the tasks, named at its end; each has at least one point."""
-    width, height, left, top, bottom = 520, 290, 40, 30, 52
-    right = 24 + 8 * max(len(line.label) for line in lines)
     known = [value + sign * s for line in lines for _, value, s in line.points for sign in (1, -1)]
     scale = _nice_scale(min(0.0, *known), max(0.0, *known))
+    top, bottom = 30, 52
+    left = max(40, 12 + CHARACTER * max(len(f"{tick:g}") for tick in scale), CHARACTER / 2 * len(ticks[0]))
+    right = max(24 + CHARACTER * max(len(line.label) for line in lines), CHARACTER / 2 * len(ticks[-1]))
+    width = max(520, left + right + PLOT)
+    height = max(290, top + LABEL_GAP * (len(lines) + 1))
 
     def x(i: float) -> float:
         return left + (width - left - right) * (i / max(1, len(ticks) - 1) if len(ticks) > 1 else 0.5)
@@ -132,7 +136,7 @@ def line_chart(lines: Sequence[Line], ticks: Sequence[str], *, x_label: str, y_l
     for i, name in enumerate(ticks):
         if i % every == 0:
             parts.append(_text(x(i), height - bottom + 20, name, "axis", "middle"))
-    ends = _spread_labels([y(line.points[-1][1]) for line in lines])
+    ends = _spread_labels([y(line.points[-1][1]) for line in lines], height - LABEL_GAP)
     for line, end in zip(lines, ends, strict=True):
         parts += _draw(line, x, y)
         parts.append(_text(width - right + 12, end + 4, line.label, f"name {line.kind}", "start"))
@@ -166,13 +170,16 @@ def _marker(shape: str, x: float, y: float, name: str) -> str:
     return f'<polygon class="mark {name}" points="{path}"/>'
 
 
-def _spread_labels(heights: list[float], gap: float = 15) -> list[float]:
-    """Move labels apart, from top to bottom, so that none covers another."""
-    moved = dict.fromkeys(range(len(heights)), 0.0)
-    previous = -math.inf
-    for i in sorted(moved, key=lambda i: heights[i]):
-        previous = moved[i] = max(heights[i], previous + gap)
-    return [moved[i] for i in range(len(heights))]
+def _spread_labels(heights: list[float], lowest: float = math.inf) -> list[float]:
+    """Move labels apart, so that none covers another and none lies below `lowest`: down first, then up."""
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    moved, previous = list(heights), -math.inf
+    for i in order:
+        previous = moved[i] = max(heights[i], previous + LABEL_GAP)
+    following = lowest + LABEL_GAP
+    for i in reversed(order):
+        following = moved[i] = min(moved[i], following - LABEL_GAP)
+    return moved
 
 
 def _nice_scale(low: float, high: float) -> list[float]:

@@ -28,6 +28,12 @@ class Growth:
         """Whether every task has a network of its own and nothing of the base network is shared."""
         return self._base > 0 and self._in_common == 0
 
+    @property
+    def adapters_in_common(self) -> bool:
+        """Whether tasks have no adapters of their own, but the network computes with adapters."""
+        costs = [(details.get("flops_task") or 0, details.get("flops_base") or 0) for details in self.details]
+        return not any(self.share) and any(task > base > 0 for task, base in costs)
+
     def totals(self) -> list[float] | None:
         """Parameters in use after each task, as a multiple of the base network."""
         if not self._base:

@@ -30,15 +30,15 @@ def outcome(study: Study) -> Iterator[Item]:
     """What was trained and what came out, in words."""
     if study.number:
         yield Heading(summary.sequence(study))
-    yield Paragraph(" ".join(filter(None, summary.sentences(study))))
+    yield from (Paragraph(text) for text in summary.paragraphs(study))
     if warning := summary.caution(study):
         yield Caution(warning)
 
 
 def at_a_glance(study: Study) -> Iterator[Item]:
     """One row per method."""
-    if study.main is not None:
-        yield tables.summary_table(study, study.main)
+    shown = summary.settings_of(study) or [study.main]
+    yield from (tables.summary_table(study, metric) for metric in shown if metric is not None)
 
 
 def main_metric(study: Study) -> Iterator[Item]:

@@ -98,6 +98,9 @@ pre, code { font: .8rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monos
 pre { background: var(--tint); padding: .8rem 1rem; border-radius: 4px; overflow-x: auto; margin: .4rem 0 1rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; font-size: .88rem; margin: 0; }
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
+@media (min-width: 40.01rem) {
+  .scroll table:not(.samples) tr > :last-child { position: sticky; right: 0; background: var(--paper); }
+}
 @media (max-width: 40rem) {
   body { padding: 1.6rem 1rem 3rem; }
   h1 { font-size: 1.35rem; }

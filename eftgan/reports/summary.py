@@ -27,9 +27,21 @@ def lead(studies: list[Study]) -> str:
     return f"Continual learning report, made from {lines} score lines of {runs} run{'s' * (runs > 1)}."
 
 
-def sentences(study: Study) -> list[str]:
-    """The summary of a study, a few plain sentences."""
-    return [_what(study), *_outcome(study), *_growth(study)]
+def paragraphs(study: Study) -> list[str]:
+    """The summary of a study, a few plain sentences; where classifiers are asked in several ways, a paragraph each."""
+    settings = settings_of(study)
+    if len(settings) < 2:
+        outcome = [] if study.main is None else _outcome(study, study.main)
+        return [" ".join(filter(None, [_what(study), *outcome, *_growth(study)]))]
+    each = [
+        " ".join(filter(None, [f"{metric.setting.capitalize()}.", *_outcome(study, metric)])) for metric in settings
+    ]
+    return [_what(study), *each, *_growth(study)]
+
+
+def settings_of(study: Study) -> list[Metric]:
+    """The metrics that ask the same classifier in different ways, what shows forgetting alone first."""
+    return [metric for metric in reversed(study.metrics) if metric.setting]
 
 
 def caution(study: Study) -> str | None:
@@ -71,13 +83,11 @@ def _article(noun: str) -> str:
     return "An" if noun[0].lower() in "aeiou" else "A"
 
 
-def _outcome(study: Study) -> list[str]:
-    if study.main is None:
-        return []
-    results = study.results(study.main)
+def _outcome(study: Study, metric: Metric) -> list[str]:
+    results = study.results(metric)
     finals = [(result.label, result.final) for result in results if result.final]
     if not finals:
-        return [f"The evaluation is not complete: {study.main.name} is missing for some tasks at the end."]
+        return [f"The evaluation is not complete: {metric.name} is missing for some tasks at the end."]
     metric = results[0].metric
     shown = [
         f"{metric.text(final.mean, final.std).replace(' ', NBSP)}{metric.unit} for {label}" for label, final in finals

@@ -25,7 +25,9 @@ EXPLAINED = {
 def score_table(study: Study, metric: Metric) -> Table:
     """Every seen task after every task, in the layout of the paper's table; averages where tasks are many."""
     results = study.results(metric)
-    if len(study.tasks) <= PAPER_LAYOUT_TASKS:
+    if len(study.tasks) > 1 and not any(_measured_later(result) for result in results):
+        table = _once_table(study, results)
+    elif len(study.tasks) <= PAPER_LAYOUT_TASKS:
         table = _paper_table(study, results)
     else:
         table = _average_table(study, results)
@@ -57,7 +59,8 @@ def summary_table(study: Study, metric: Metric) -> Table:
     rows = [[cell(result) for cell in columns.values()] for result in results]
     notes = [EXPLAINED[column] for column in columns if column in EXPLAINED]
     notes += [_growth_note("Growth per task", list(growth.values()))] if growth else []
-    caption = f"Results at a glance: {metric.name}{_unit(metric)}, {metric.direction}."
+    setting = f" ({metric.setting})" if metric.setting else ""
+    caption = f"Results at a glance: {metric.name}{setting}{_unit(metric)}, {metric.direction}."
     return Table(caption, list(columns), rows, notes=notes)
 
 
@@ -112,6 +115,11 @@ def growth_table(growth: list[Growth]) -> Table:
         "FLOPs: one image through the network with the task's adapters, over the base network alone; "
         "Executed: the same for the form that is actually run. Bytes: the task's file over the shared file."
     ]
+    if shared := [item.label for item in growth if item.adapters_in_common]:
+        notes.append(
+            f"With {', '.join(shared)} one set of adapters serves all tasks: a task adds no adapters, and the FLOPs "
+            "are those of the network with that set."
+        )
     empty = {i for i in range(2, len(columns)) if all(row[i].text == "–" for row in rows)}
     keep = [i for i in range(len(columns)) if i not in empty]
     return Table(
@@ -124,6 +132,23 @@ def _once(growth: Growth) -> list[tuple[str, float, dict[str, Any]]]:
     rows = list(zip(growth.tasks, growth.share, growth.details, strict=True))
     same = len(rows) > 1 and all(row[1:] == rows[0][1:] for row in rows)
     return [("each", *rows[0][1:])] if same else [rows[place] for place in shown_of(len(rows))]
+
+
+def _measured_later(result: Result) -> bool:
+    """Whether anything is known of a task after others were learned."""
+    places = shown_of(len(result.tasks))
+    return any(result.cell(after, on) for after in places for on in places if on < after)
+
+
+def _once_table(study: Study, results: list[Result]) -> Table:
+    """What is measured of each task once, when it is learned: a column per task."""
+    metric, shown = results[0].metric, shown_of(len(study.tasks))
+    rows = [
+        [Cell(result.label), *(_cell(metric, result.cell(j, j)) for j in shown), _cell(metric, result.learned)]
+        for result in results
+    ]
+    caption = f"{metric.name[:1].upper()}{metric.name[1:]}{_unit(metric)} of each task ({metric.direction})."
+    return Table(caption, ["Method", *(study.tasks[j] for j in shown), "Mean"], rows)
 
 
 def _paper_table(study: Study, results: list[Result]) -> Table:

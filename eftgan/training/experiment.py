@@ -1,5 +1,6 @@
 """What the experiments of every kind have in common, and how one meets the folder of an earlier run."""
 
+import fnmatch
 import importlib.metadata
 import json
 import platform
@@ -9,16 +10,20 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
+from torch import nn
 from typing_extensions import Doc
 
 from eftgan import __version__
 from eftgan.adapters import AdapterConfig
+from eftgan.adapters.insert import layer_names
 from eftgan.config import FREE_KEYS, Count, Seed, dump, keys_of_other_kinds, load, plain
 from eftgan.errors import UserError
 from eftgan.files import write_json, write_text
 from eftgan.methods import Eft, Method
 from eftgan.names import INITS, NEAREST
-from eftgan.runfolder import RunFolder
+from eftgan.runfolder import DIVERGED, RunFolder
+
+LOWERED = ("_rate", ".strength", ".r1")  # keys that may be lowered when a loss was not finite
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,16 @@ class Adapters:
         )
 
 
+def refuse_unmatched_patterns(adapters: Adapters, networks: Mapping[str, nn.Module]) -> None:
+    """Refuse a pattern that names no layer of any network: most likely it is mistyped."""
+    names = {role: layer_names(network) for role, network in networks.items()}
+    for key, patterns in (("exclude", adapters.exclude), ("sizes", adapters.sizes)):
+        for pattern in patterns:
+            if not any(fnmatch.filter(own, pattern) for own in names.values()):
+                some = "; ".join(f"{role}: {', '.join(own[:4])}, ..." for role, own in names.items())
+                raise UserError(f"adapters.{key}: {pattern!r} names no convolution or linear layer ({some})")
+
+
 def _divides(size: int, wider: int) -> bool:
     return size == wider or (0 < size < wider and wider % size == 0)
 
@@ -73,6 +88,8 @@ class Training:
     batch: Annotated[Count, Doc("images per step and process")]
     mixed_precision: Annotated[Literal["no", "fp16", "bf16"], Doc("where the device has it")] = "no"
     workers: Annotated[int, Field(ge=0, le=64), Doc("loader processes")] = 0
+    threads: Annotated[Count | None, Doc("CPU threads per process; null: as many as the run was begun with")] = None
+    processes: Annotated[Count | None, Doc("go on with so many; null: with those that the run was begun with")] = None
     log_every_steps: Annotated[Count, Doc("how often losses are shown and sent to the trackers")] = 10
     save_every_steps: Annotated[int, Field(ge=0), Doc("how often the resume state is written; 0: after tasks only")] = (
         500
@@ -138,11 +155,14 @@ def start_folder(
     command: str,
     data: Mapping[str, Mapping[str, str]],
     nearest: Mapping[str, Any],
+    resources: Mapping[str, int],
+    changes: Mapping[str, Any],
 ) -> None:
     """Write config.yaml and run.json.
 
     data: by task or source, its `data_record`. nearest: by task, what `nearest_earlier` found where a task is to
-    start from the nearest one.
+    start from the nearest one. resources: processes and threads. changes: by key, the values before and from now on,
+    for the run's history.
     """
     known = folder.read_facts()
     write_text(folder.config, dump(experiment))
@@ -157,11 +177,15 @@ def start_folder(
         "command": command,
         "data": _data_facts(folder.data_records(), data),
         "versions": versions(),
+        **resources,
     }
     if experiment.title:
         facts["title"] = experiment.title
     if nearest or known.get("nearest"):
         facts["nearest"] = known.get("nearest", {}) | {task: asdict(found) for task, found in nearest.items()}
+    if changes or known.get("history"):
+        since = {"state": folder.state_files()[-1].stem if folder.state_files() else None, "changed": changes}
+        facts["history"] = [*known.get("history", []), *([since] if changes else [])]
     write_json(folder.facts, facts)
 
 
@@ -204,8 +228,12 @@ def refuse_differences(experiment: Experiment, other: Experiment, keys: Sequence
             raise UserError(f"start={experiment.start}: it has another {key}, and so another first task")
 
 
-def refuse_other_experiment(before: Experiment, now: Experiment, folder: RunFolder) -> None:
-    """A run folder holds one experiment; it may be given further tasks, and be told where its data is now."""
+def refuse_other_experiment(before: Experiment, now: Experiment, folder: RunFolder) -> dict[str, list[float]]:
+    """A run folder holds one experiment; it may be given further tasks, and be told where its data is now.
+
+    After a loss that was not finite it may go on with lower rates: those that changed are returned, before and after.
+    """
+    diverged, lowered = DIVERGED in folder.read_facts(), {}
     old, new = _flat(plain(before)), _flat(plain(now))
     names = before.task_names
     if len(now.task_names) < len(names):
@@ -217,13 +245,22 @@ def refuse_other_experiment(before: Experiment, now: Experiment, folder: RunFold
         further = top in ("tasks", "sources") and (
             int(place[0]) >= len(before.sequence) or place[-1] in ("take", "data")
         )
-        if old.get(key) != new.get(key) and not further and not key.startswith(FREE_KEYS):
+        if old.get(key) == new.get(key) or further or key.startswith(FREE_KEYS):
+            continue
+        if diverged and key.endswith(LOWERED) and _is_lower(new.get(key), old.get(key)):
+            lowered[key] = [old[key], new[key]]
+        else:
             raise UserError(
                 f"{folder.path}: holds a run with {key}={json.dumps(old.get(key))}, now it is "
                 f"{json.dumps(new.get(key))}; choose another out= or remove the folder"
             )
     if now.task_names[: len(names)] != names:
         raise UserError(f"{folder.path}: further tasks must come after this run's {', '.join(names)}")
+    return lowered
+
+
+def _is_lower(new: Any, old: Any) -> bool:
+    return all(isinstance(value, int | float) for value in (new, old)) and new < old
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:

@@ -13,8 +13,15 @@ from torch import nn
 from eftgan.config import load
 from eftgan.names import NEAREST
 from eftgan.runfolder import RunFolder
-from eftgan.training.experiment import Experiment, refuse_other_experiment, start_folder, start_of
-from eftgan.training.launch import make_accelerator
+from eftgan.training.experiment import (
+    Experiment,
+    refuse_other_experiment,
+    refuse_unmatched_patterns,
+    start_folder,
+    start_of,
+)
+from eftgan.training.launch import make_accelerator, refuse_single_images
+from eftgan.training.resources import Resources, asked_in_vain, changes_of, resources_for
 from eftgan.training.run import SavedRun
 from eftgan.training.trainer import Task, Trainer
 
@@ -109,16 +116,36 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
             mixed_precision=experiment.training.mixed_precision,
             log_with=experiment.log_with,
         )
+        resources = resources_for(experiment, folder, accelerator.num_processes)
+        with resources.in_use():
+            return self._train(experiment, before, command, accelerator, resources)
+
+    def _train(
+        self,
+        experiment: AnyExperiment,
+        before: AnyExperiment | None,
+        command: str,
+        accelerator: Accelerator,
+        resources: Resources,
+    ) -> AnyRun | None:
+        folder = RunFolder(Path(experiment.out))
         tasks = self.open_tasks(experiment, accelerator.num_processes)
         start = start_of(experiment)
         networks = self.build_networks(experiment, tasks)  # as the rest: what is wrong shows before anything is written
+        refuse_single_images(experiment.training.batch, networks)
+        if before is None:  # a run that was begun with one goes on
+            refuse_unmatched_patterns(experiment.adapters, networks)
         known, nearest = self._nearest(experiment, folder, tasks)
         main = accelerator.is_main_process
         with folder.locked() if main else contextlib.nullcontext():
             if main:
+                changes: dict[str, Any] = {**changes_of(folder, resources)}
                 if before is not None:
-                    refuse_other_experiment(before, experiment, folder)
-                start_folder(experiment, folder, command, self.data_records(experiment, tasks), nearest)
+                    changes |= refuse_other_experiment(before, experiment, folder)
+                records = self.data_records(experiment, tasks)
+                start_folder(experiment, folder, command, records, nearest, resources.facts, changes)
+                for line in start_lines(experiment, accelerator, resources):
+                    print(line, flush=True)
                 for task, found in nearest.items():
                     print(f"task {task} starts from {found}")
                 self.begin(self.run_type(folder.path), tasks)
@@ -141,3 +168,17 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         later = [] if experiment.method.fresh else experiment.task_names[1:]
         wanted = [name for name in later if experiment.init_of(name) == NEAREST and name not in known]
         return known, self.find_nearest(experiment, tasks, wanted) if wanted else {}
+
+
+def start_lines(experiment: Experiment, accelerator: Accelerator, resources: Resources) -> list[str]:
+    """What a person wants to know before waiting for it."""
+    method, offered = experiment.method, resources.threads_before
+    lines = [
+        f"{experiment.out}: {experiment.noun}, {method.title}, seed {experiment.seed}, "
+        f"on {accelerator.device.type} ({resources})"
+    ]
+    if offered != resources.threads and experiment.training.threads is None:
+        lines.append(f"threads as the run was begun with; training.threads={offered} takes what is offered now")
+    if asked_in_vain():
+        lines.append("accelerate was asked for several processes and started one; on CPUs use torchrun")
+    return lines

@@ -1,13 +1,15 @@
 """How training meets Accelerate."""
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
+from torch import nn
 
 from eftgan.errors import UserError
 
@@ -18,6 +20,8 @@ def make_accelerator(
     folder: Path, *, accumulation: int = 1, mixed_precision: str = "no", log_with: Sequence[str] = ()
 ) -> Accelerator:
     """Accelerate as the trainers need it, refusing what would go wrong silently."""
+    # PyTorch advises to keep the argument where buffers are each process's own: the new one would equal them at first.
+    warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     try:
         accelerator = Accelerator(
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=accumulation, sync_with_dataloader=False),
@@ -33,7 +37,24 @@ def make_accelerator(
         )
     except (ValueError, ImportError) as error:
         raise UserError(f"training.mixed_precision or log_with: {error}") from error
+    missing = [name for name in log_with if name not in ("all", *map(str, accelerator.log_with))]
+    if missing:
+        raise UserError(f"log_with: {missing[0]} is not installed; pip install {missing[0].replace('_', '-')}")
     asked = int(os.environ.get("WORLD_SIZE", "1"))
     if accelerator.num_processes != asked:
         raise UserError(f"{asked} processes were asked for, but Accelerate runs {accelerator.num_processes}")
     return accelerator
+
+
+def refuse_single_images(batch: int, networks: Mapping[str, nn.Module]) -> None:
+    """BatchNorm compares the images of a process's batch, so that one image is none too many but one too few."""
+    normed = [
+        role
+        for role, network in networks.items()
+        if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules())
+    ]
+    if batch == 1 and normed:
+        raise UserError(
+            f"training.batch=1: the {normed[0]}'s BatchNorm needs at least 2 images in each process; set "
+            "training.batch=2 or more"
+        )

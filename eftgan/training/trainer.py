@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from eftgan.adapters import remove_task, select_task, task_names
 from eftgan.data.streams import stream_seed
 from eftgan.errors import UserError
+from eftgan.files import write_json
 from eftgan.methods import Method, Probe
 from eftgan.methods.base import seen_tasks
-from eftgan.runfolder import RunFolder
+from eftgan.runfolder import DIVERGED, RunFolder
 from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
     Filed,
@@ -151,6 +152,12 @@ class Trainer(Generic[AnyTask]):
             if not path.is_file():
                 raise UserError(f"{path} is missing, though the task is done; put it back, or remove the run folder")
 
+    def announce(self, names: Sequence[str], index: int, steps: int) -> None:
+        """Say which task begins or goes on, and how long it is."""
+        if self.accelerator.is_main_process:
+            gone_on = f", from step {self.progress.step}" if self.progress.step else ""
+            print(f"task {index + 1} of {len(names)}: {names[index]}, {steps} steps{gone_on}", flush=True)
+
     def frozen_digest(self, task: str) -> str:
         """What must be the same after the task as before it."""
         held = held_entries(self.method, self.networks, task)
@@ -216,9 +223,12 @@ class Trainer(Generic[AnyTask]):
     def check_finite(self, task: str, finite: Tensor) -> None:
         """Stop before any state is written if a loss was not finite; `finite` is one boolean over all steps so far."""
         if not finite:
+            if facts := self.folder.read_facts():  # with this in it, lower rates are accepted
+                write_json(self.folder.facts, facts | {DIVERGED: {"task": task, "step": self.progress.step}})
             raise UserError(
                 f"task {task!r}: a loss became infinite or NaN by step {self.progress.step}; the last good state is "
-                f"kept in {self.folder.path / 'state'}. Lower the learning rate or the method's strength and run again"
+                f"kept in {self.folder.path / 'state'}. Run again with a lower learning rate or method.strength: it "
+                "goes on from there"
             )
 
     @torch.no_grad()

@@ -1,5 +1,7 @@
 """The eftgan command on a tiny finished run: what people type, and what they get."""
 
+import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -9,6 +11,7 @@ import torch
 from PIL import Image
 
 from eftgan.commands import main
+from eftgan.commands.evaluate import _duration
 from eftgan.config import apply_override, build
 from eftgan.gan.experiment import GanExperiment
 from eftgan.gan.export import load_generator
@@ -150,6 +153,24 @@ def test_evaluation_with_the_real_weights_is_called_fid(run, capsys):
     assert "checks real against real: FID" in shown
 
 
+def test_fewer_real_images_are_compared_with_and_told_and_the_time_is_estimated(run, tmp_path, capsys):
+    copy = shutil.copytree(run.folder.path, tmp_path / "copy")
+    (copy / "scores.jsonl").unlink()
+    words = ["evaluate", str(copy), "--features", "random", "--fid-samples", "10"]
+    main([*words, "--reference-samples", "9"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("38 images to look at: less than two minutes\n")  # (10 + 9) of two tasks
+    assert re.search(r"^discs after discs: FD-random \S+, N = 10 against 9 real images$", shown, re.MULTILINE)
+    assert "compared with 9 real images" in (copy / "report.md").read_text()
+    main([*words, "--reference-samples", "9"])
+    assert capsys.readouterr().out.startswith("nothing new")
+    main([*words, "--tasks", "discs"])
+    assert "34 images to look at" in capsys.readouterr().out  # 10 and all 24
+    assert [_duration(seconds) for seconds in (80, 300, 7200)] == [
+        "less than two minutes", "about 5 minutes", "about 2 hours",
+    ]  # fmt: skip
+
+
 def test_an_interrupted_evaluation_goes_on_to_the_same_lines(run, tmp_path, monkeypatch):
     from eftgan.gan import scorer as scoring
 
@@ -208,6 +229,7 @@ def test_growth_prints_the_papers_counts(capsys):
         (["sample", "{run}", "--out", "x.jpg"], "--out x.jpg: a grid is a PNG picture; name it x.png"),
         (["classify", "{run}", "--image", "x.png"], "{run} is a gan run; use: eftgan sample {run}"),
         (["evaluate", "{run}", "--fid-samples", "1"], "at least 2"),
+        (["evaluate", "{run}", "--reference-samples", "1"], "--reference-samples 1: a distance needs at least 2"),
         (["export", "{run}", "--task", "1", "--out", "x.onnx"], "NAME.pt2"),
         (["growth", "--a", "0", "--b", "0"], "a=0"),
         (["growth", "--model", "resnet19"], "resnet18"),

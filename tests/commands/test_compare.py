@@ -268,3 +268,12 @@ def test_a_first_task_that_is_another_one_is_not_shared(config, tmp_path, planne
         state.unlink()
     with pytest.raises(UserError, match="no resume state to take the first task from"):
         train_gan(tiny(f"start={start}"), "x")
+
+
+def test_a_later_call_keeps_the_methods_of_earlier_ones_in_the_report(config, tmp_path):
+    out = tmp_path / "compare"
+    compare_methods(config, [], ["finetune"], [0], out)
+    page = compare_methods(config, [], ["eft"], [0], out)[0].read_text()
+    assert "Finetune" in page
+    shorter = compare_methods(config, ["tasks.1.name=squares"], ["ewc"], [0], out)[0].read_text()
+    assert "Finetune" not in shorter  # another sequence

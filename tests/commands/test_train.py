@@ -37,7 +37,9 @@ def test_a_run_is_trained_continued_and_given_a_further_task(tmp_path, capsys):
     main(["train", "gan", *TINY, f"out={out}", "training.steps=2"])
     shown = capsys.readouterr().out
     assert "2 tasks trained: discs, checks" in shown
-    assert f"eftgan evaluate {out} comes next" in shown  # nothing was measured: evaluation.features is none
+    assert (
+        f"eftgan evaluate {out} --fid-samples 500 --reference-samples 500 comes next" in shown
+    )  # nothing was measured: evaluation.features is none
     main(["train", "gan", "--resume", str(out), "tasks+={name: dots, data: 'shapes:stripes', limit: 24}"])
     assert "3 tasks trained: discs, checks, dots" in capsys.readouterr().out
 
@@ -149,16 +151,21 @@ def test_a_stopped_run_says_how_to_go_on(monkeypatch, capsys, error, code, messa
 
 
 @pytest.mark.parametrize(
-    ("program", "script", "processes", "wanted"),
+    ("program", "script", "processes", "by_accelerate", "wanted"),
     [
-        ("/usr/bin/eftgan", None, 1, "eftgan train gan"),
-        ("/lib/eftgan/__main__.py", None, 1, "python -m eftgan train gan"),
-        ("/lib/eftgan/__main__.py", None, 2, "torchrun --nproc_per_node 2 -m eftgan train gan"),
-        ("train_gan.py", "train_gan.py", 1, "python train_gan.py train gan"),
-        ("train_gan.py", "train_gan.py", 2, "torchrun --nproc_per_node 2 train_gan.py train gan"),
+        ("/usr/bin/eftgan", None, 1, False, "eftgan train gan"),
+        ("/lib/eftgan/__main__.py", None, 1, False, "python -m eftgan train gan"),
+        ("/lib/eftgan/__main__.py", None, 1, True, "accelerate launch -m eftgan train gan"),
+        ("/lib/eftgan/__main__.py", None, 2, False, "torchrun --nproc_per_node 2 -m eftgan train gan"),
+        ("train_gan.py", "train_gan.py", 1, False, "python train_gan.py train gan"),
+        ("train_gan.py", "train_gan.py", 1, True, "accelerate launch train_gan.py train gan"),
+        ("train_gan.py", "train_gan.py", 2, False, "torchrun --nproc_per_node 2 train_gan.py train gan"),
+        ("train_gan.py", "train_gan.py", 2, True, "accelerate launch --num_processes 2 train_gan.py train gan"),
     ],
 )
-def test_the_same_is_started_again_the_same_way(monkeypatch, program, script, processes, wanted):
+def test_the_same_is_started_again_the_same_way(monkeypatch, program, script, processes, by_accelerate, wanted):
     monkeypatch.setattr(sys, "argv", [program])
+    if by_accelerate:
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     assert command_line(["train", "gan"], script) == wanted

@@ -1,7 +1,9 @@
 """Odd images are converted, broken ones counted, mistakes refused with a remedy and nothing half-made."""
 
 import io
+import os
 import tarfile
+from pathlib import Path
 
 import lmdb
 import numpy as np
@@ -10,6 +12,8 @@ from PIL import Image
 
 from eftgan.data.images import decode_rgb, fit_square
 from eftgan.data.lmdb import LmdbImages
+
+ROOT = Path(__file__).parents[2]
 
 
 def saved(image, kind="PNG", **options):
@@ -196,3 +200,25 @@ def test_a_damaged_tar_is_refused_by_name(prep, picture, tmp_path):
     assert code == 2
     assert f"{tmp_path / 'x.tar'} cannot be read" in err
     assert "fetch it again" in err
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_pipes_and_links_out_of_the_files_are_unreadable_images_and_never_waited_for(prep, picture, tmp_path, workers):
+    for number in range(3):
+        picture(tmp_path / f"raw/{number}.jpg", seed=number)
+    os.mkfifo(tmp_path / "raw/pipe.jpg")
+    (tmp_path / "raw/clock.jpg").symlink_to("/proc/uptime")
+    (tmp_path / "raw/system").symlink_to("/proc")
+    options = ("--size", 32, "--max-broken", 50, "--workers", workers)
+    code, _, err = prep("folder", tmp_path / "raw", tmp_path / "x.lmdb", *options)
+    assert code == 0
+    assert "skipped 2 unreadable images" in err
+    assert "pipe.jpg: ValueError: it is empty, or not a file" in err
+    assert len(LmdbImages(tmp_path / "x.lmdb")) == 3
+
+
+def test_help_and_config_name_the_same_folder():
+    from data_prep import tiny
+
+    example = next(line for line in (tiny.__doc__ or "").splitlines() if line.startswith("Example"))
+    assert f"data: {example.split()[-1]}}}" in (ROOT / "configs/classifier/tiny_imagenet.yaml").read_text()

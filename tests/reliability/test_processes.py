@@ -35,6 +35,7 @@ def assert_both_end_alike(server, command: list[str], place: Path) -> None:
     held = [line for line in ended.out.splitlines() if line.startswith("holds ")]
     assert len(held) == 2
     assert held[0] == held[1], "both processes end with the same weights and statistics"
+    assert "deprecated" not in ended.err
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 import csv
 import html
+import itertools
 import json
 import math
 import re
@@ -14,6 +15,7 @@ import pytest
 
 from eftgan.errors import UserError
 from eftgan.reports import write_report
+from eftgan.reports.figures import Line, line_chart
 from eftgan.scores import Score, append_scores, read_scores
 
 from .page import report
@@ -335,3 +337,66 @@ def test_the_report_needs_no_torch():
     code = "import eftgan.reports, sys; print([m for m in ('torch', 'numpy', 'scipy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_everything_written_in_a_curve_lies_inside_of_it():
+    labels = [f"EFT (runs/wide-and-long-{i}/of-many-names)" for i in range(24)]
+    lines = [Line(label, [0.0001 + i * 1e-7, 0.0002]) for i, label in enumerate(labels)]
+    ticks = ["1 a-very-long-name", "2 another-long-name"]
+    root = ElementTree.fromstring(line_chart(lines, ticks, x_label="after task", y_label="average", alt="x"))
+    _, _, width, height = map(float, root.get("viewBox").split())
+    texts = list(root.iter("text"))
+    assert len(texts) > len(lines) + len(ticks)
+    for text in texts:
+        before = {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor")]
+        wide = 6.5 * len(text.text)
+        first = float(text.get("x")) - before * wide
+        assert first >= 0, text.text
+        assert first + wide <= width, text.text
+        assert 8 <= float(text.get("y")) <= height - 4, text.text
+    heights = sorted(float(text.get("y")) for text in texts if text.get("class").startswith("name"))
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 14
+
+
+def test_what_is_measured_once_per_task_has_a_column_per_task(make_classifier_run, tmp_path):
+    run = make_classifier_run(tmp_path / "run", "eft", 0, tasks=3)
+    names = [f"task-{i + 1:02d}" for i in range(3)]
+    lines = [Score("run", "eft", 0, name, name, "seconds", 10.0 * (i + 1), 5) for i, name in enumerate(names)]
+    append_scores(run / "scores.jsonl", lines)
+    table = report([run], tmp_path).table("Seconds in s of each task (lower is better)")
+    assert table == [["Method", *names, "Mean"], ["EFT", "10.0", "20.0", "30.0", "20.0"]]
+
+
+def test_the_final_average_stays_in_sight_of_wide_tables(make_run, tmp_path):
+    write_report([make_run(tmp_path / "run")], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert re.search(r"tr > :last-child \{ position: sticky; right: 0;", page)
+    assert re.search(r'<div class="scroll"[^>]*><table>', page)
+
+
+def test_methods_with_one_set_of_adapters_for_all_tasks_say_so(make_run, tmp_path):
+    note = "one set of adapters serves all tasks"
+    run = make_run(tmp_path / "finetune", "finetune")
+    assert note not in report([run], tmp_path).text
+    text = (run / "scores.jsonl").read_text()
+    (run / "scores.jsonl").write_text(text.replace('"flops_task": 4100000000.0', '"flops_task": 4800000000.0'))
+    page = report([run, make_run(tmp_path / "eft")], tmp_path)
+    assert f"With Finetune {note}: a task adds no adapters" in page.text
+
+
+def test_a_classifiers_report_opens_with_what_is_forgotten_and_then_with_what_gets_harder(
+    make_classifier_run, tmp_path
+):
+    page = report([make_classifier_run(tmp_path / "run", "eft", 0)], tmp_path)
+    places = [
+        page.text.index(words)
+        for words in (
+            "Task-incremental. Accuracy-TIL is",
+            "it falls only by what is forgotten",
+            "Class-incremental. Accuracy-CIL is",
+            "it falls with every task even where nothing is forgotten",
+            "Results at a glance: accuracy-TIL (task-incremental) in %",
+            "Results at a glance: accuracy-CIL (class-incremental) in %",
+        )
+    ]
+    assert places == sorted(places)

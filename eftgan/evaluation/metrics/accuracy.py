@@ -9,7 +9,9 @@ ACCURACY_CIL = Metric(
     scale=100,
     unit=" %",
     main=True,
-    explanation="Accuracy-CIL is the share of test pictures classified correctly when the task is not given",
+    setting="class-incremental",
+    explanation="Accuracy-CIL is the share of test pictures classified correctly when the task is not given: the "
+    "choice is among all classes seen so far, so that it falls with every task even where nothing is forgotten",
 )
 ACCURACY_TIL = Metric(
     name="accuracy-TIL",
@@ -18,7 +20,9 @@ ACCURACY_TIL = Metric(
     scale=100,
     unit=" %",
     main=True,
-    explanation="Accuracy-TIL is the share of test pictures classified correctly when the task is given",
+    setting="task-incremental",
+    explanation="Accuracy-TIL is the share of test pictures classified correctly when the task is given: the choice is "
+    "among its own classes, so that it falls only by what is forgotten",
 )
 ACCURACY = Metric(name="accuracy", lower_is_better=False, digits=1, scale=100, unit=" %", main=True)
 TASK_ACCURACY = Metric(name="task-accuracy", lower_is_better=False, digits=1, scale=100, unit=" %")

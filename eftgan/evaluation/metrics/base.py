@@ -18,6 +18,7 @@ class Metric:
     scale: float = 1.0  # from the value in the score line to the printed one
     unit: str = ""
     main: bool = False  # gets figures as well as a table
+    setting: str = ""  # what is asked of a classifier, where one metric does not tell all: "task-incremental"
     explanation: str = ""  # a sentence without its full stop, for readers who do not know the metric
     depends_on_n: bool = False  # biased, the more so the fewer images: values of different N do not compare
     features: str | None = None  # the kind of extractor that it is computed over, if any: "inception" or "random"
