@@ -37,8 +37,8 @@ def outcome(study: Study) -> Iterator[Item]:
 
 def at_a_glance(study: Study) -> Iterator[Item]:
     """One row per method."""
-    shown: list[Metric | None] = [*summary.settings_of(study)] or [study.main]
-    yield from (tables.summary_table(study, metric) for metric in shown if metric is not None)
+    shown = summary.settings_of(study) or study.metrics[:1]
+    yield from (tables.summary_table(study, metric) for metric in shown)
 
 
 def main_metric(study: Study) -> Iterator[Item]:
