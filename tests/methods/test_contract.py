@@ -32,6 +32,7 @@ LONGER = {
     "supsup": {"epochs": 6},  # a mask of random weights learns slowly
     "packnet": {"epochs": 4},
     "hat": {"epochs": 4, "rate": 0.1, "momentum": 0.0},
+    "hnet": {"epochs": 4},
 }
 MARGINS = {
     "live": {"reduce": "mean", "delta": 1e4},
@@ -116,7 +117,9 @@ def test_a_margin_trains_resumes_and_reports_its_activity(learn, monkeypatch, na
 
 
 THOROUGH = {"epochs": 10, "rate": 0.03, "norm": False}  # BatchNorm's statistics are protected by none of these
-STRENGTHS = {"lwf": 1.0, "lfl": 0.1, "ewc": 300.0, "si": 5.0, "mas": 0.1, "rwalk": 10.0, "l2t": 0.5, "imm": 0.5}
+STRENGTHS = {
+    "lwf": 1.0, "lfl": 0.1, "ewc": 300.0, "si": 5.0, "mas": 0.1, "rwalk": 10.0, "l2t": 0.5, "imm": 0.5, "hnet": 0.5,
+}  # fmt: skip
 
 
 def forgotten(learn, name, seed, **keys):
