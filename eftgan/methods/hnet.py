@@ -32,7 +32,7 @@ from eftgan.names import CLASSIFIER
 
 
 def drift(new: Sequence[Tensor], old: Sequence[Tensor]) -> Tensor:
-    """Eq. 2 of the paper: |h(e_t, theta) - h(e_t, theta*)|^2, a sum over weights, a mean over the earlier tasks t."""
+    """|h(e_t, theta) - h(e_t, theta*)|^2, a sum over weights, a mean over the earlier tasks t."""
     return torch.stack([(now - then).square().sum() for now, then in zip(new, old, strict=True)]).mean()
 
 
