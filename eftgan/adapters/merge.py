@@ -12,6 +12,7 @@ from eftgan.adapters.bank import Row, TaskBank, Tasks, named_banks, registry_of,
 from eftgan.adapters.codes import fuse_codes
 from eftgan.adapters.gates import Gate
 from eftgan.adapters.graph import batchnorm_after, trace
+from eftgan.adapters.hypernetwork import Hypernetwork
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.layers import NotMergeable, computes_as_torch, has_own_weight, plain_copy, set_weights
 from eftgan.adapters.upsampling import fuse_upsampling, unfuse_upsampling
@@ -66,9 +67,14 @@ def _only_task(model: nn.Module, name: str) -> nn.Module:
 
 @torch.no_grad()
 def _merged_banks(network: nn.Module, name: str) -> dict[int, nn.Module]:
-    """By the id of each bank, the plain module that does one task's work."""
+    """By the id of each bank, the plain module that does one task's work; and what it needs no longer."""
     row = registry_of(network).row(name)
-    return {id(bank): merged_bank(bank, row) for _, bank in named_banks(network)}
+    return {id(bank): merged_bank(bank, row) for _, bank in named_banks(network)} | without_hypernetwork(network)
+
+
+def without_hypernetwork(network: nn.Module) -> dict[int, nn.Module]:
+    """For deepcopy's memo: nothing in the place of what has written the weights."""
+    return {id(module): nn.Identity() for module in network.modules() if isinstance(module, Hypernetwork)}
 
 
 def merged_bank(bank: TaskBank, row: Row) -> nn.Module:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from eftgan.adapters.bank import TaskBank, named_banks, registry_of, unwrap
 from eftgan.adapters.config import PARTS
 from eftgan.adapters.layers import outputs_in, resize_head
-from eftgan.adapters.taskfile import NETWORK, TaskFile, read_task_file, write_task_file
+from eftgan.adapters.taskfile import NETWORK, VALUES, TaskFile, read_task_file, write_task_file
 from eftgan.adapters.tasks import attach_task
 from eftgan.adapters.transforms import Transform
 from eftgan.errors import UserError
@@ -128,6 +128,12 @@ def load_task_file(model: nn.Module, path: str | os.PathLike[str], name: str | N
         raise UserError(
             f"{path}: holds a whole network that was trained for task {file.task!r}, not a task's part of a shared "
             "one, so it cannot be added to this model"
+        )
+    if any(key.startswith(VALUES) for state in file.states.values() for key in state):
+        raise UserError(
+            f"{path}: task {file.task!r} adds to the shared weights, so its file only makes sense after those of all "
+            "tasks before it; read them together, by ClassifierRun(folder).classifier(after) or "
+            "GanRun(folder).generator(after)"
         )
     _check_adapters(model, path, file)
     role = _role_of(model, path, file)

@@ -19,6 +19,7 @@ FORMAT = "eftgan-task-2"
 WITHOUT_ROLES = "eftgan-task-1"  # earlier: one network, its tensors without a role
 OF_A_RUN = "eftgan-run-task-1"  # earlier: written by training, its tensors named as today
 NETWORK = "network"
+VALUES = "theta/"  # before the name of a shared parameter: values that the task adds to it, not tensors of its own
 
 FileKind: TypeAlias = Literal["task", "full"]
 States: TypeAlias = Mapping[str, Mapping[str, Tensor]]  # by role, a state dict

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from eftgan.adapters.bank import Row, TaskBank, named_banks, registry_of, unwrap
 from eftgan.adapters.graph import batchnorm_after, trace
 from eftgan.adapters.layers import outputs_of
-from eftgan.adapters.merge import fast_layout, merged_bank, with_batchnorm
+from eftgan.adapters.merge import fast_layout, merged_bank, with_batchnorm, without_hypernetwork
 from eftgan.adapters.tasks import using_task
 from eftgan.adapters.transforms import Mode
 from eftgan.adapters.upsampling import fuse_pairs, unfuse_upsampling, upsampling_pairs
@@ -45,7 +45,7 @@ class Together(nn.Module):
         folded = _fold_norms(network, graph, banks, modules)
         # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
         stacks: dict[str, Stack] = {}
-        memo: dict[int, nn.Module] = {}
+        memo = without_hypernetwork(network)
         for name, bank in reversed(banks.items()):  # a bank inside another one first
             if name not in folded:
                 stacks[name] = Stack(bank, modules[name], self.batch, memo)

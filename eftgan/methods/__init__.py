@@ -9,6 +9,7 @@ from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks,
 from eftgan.methods.finetune import Finetune
 from eftgan.methods.fixed import Fixed
 from eftgan.methods.hat import Hat
+from eftgan.methods.hnet import Hnet
 from eftgan.methods.imm import Imm
 from eftgan.methods.joint import Joint
 from eftgan.methods.l2t import L2Transfer
@@ -33,6 +34,7 @@ METHODS: dict[str, type[Method]] = {
     "packnet": PackNet,
     "hat": Hat,
     "tfm": Tfm,
+    "hnet": Hnet,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

@@ -39,7 +39,6 @@ class Method:
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     chained: ClassVar[bool] = False  # tasks add to theta, so that their files only make sense read in order
-    follows_training: ClassVar[bool] = False  # what it remembers of a task comes from every step of its training
 
     name: str = "method"
     later_rate: Annotated[
@@ -72,6 +71,11 @@ class Method:
     def own_first_task(self) -> dict[str, str]:
         """Settings by which the first task becomes another one than fine-tuning's."""
         return {}
+
+    @property
+    def follows_training(self) -> bool:
+        """Whether what it remembers of a task is known only while the task trains, not from the finished one."""
+        return False
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. GAN methods get the same ones where they can: their first task then is one run."""

@@ -13,7 +13,7 @@ from eftgan.methods.frozen_base import FrozenBase
 
 @dataclass
 class BatchEnsemble(FrozenBase):
-    """BatchEnsemble: task t computes with W * (s_t r_t^T) (eqs. 1 to 4 of the paper); W trains in the first task only.
+    """BatchEnsemble: task t computes with W * (s_t r_t^T); W trains in the first task only.
 
     r and s, one number per input and output channel of every layer, normalisation and head are a task's own. A
     BatchNorm behind a layer undoes the size of s, so that half of what a task owns can but turn signs there.

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import AdapterConfig, named_banks, task_names
+from eftgan.adapters import AdapterConfig, own_transforms, task_names
 from eftgan.adapters.gates import FixedGate
 from eftgan.adapters.wiring import GatedLayer, gated_layers
 from eftgan.methods.exchange import Networks
@@ -70,13 +70,7 @@ class GatedUnits(OwnsEntries):
 
 def gates_of(network: nn.Module, task: str) -> dict[str, FixedGate]:
     """A task's gates by the names of their banks."""
-    found = {}
-    for name, bank in named_banks(network):
-        if bank.part == "transforms":
-            gate = bank.task(bank.registry.row(task))
-            assert isinstance(gate, FixedGate)
-            found[name] = gate
-    return found
+    return {name: gate for name, gate in own_transforms(network, task).items() if isinstance(gate, FixedGate)}
 
 
 def open_units(network: nn.Module, task: str) -> dict[str, Tensor]:

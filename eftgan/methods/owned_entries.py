@@ -15,13 +15,12 @@ from torch import Tensor, nn
 
 from eftgan.adapters import PARTS, AdapterConfig, load_task, shared_state, task_names
 from eftgan.adapters.bank import Part
+from eftgan.adapters.taskfile import VALUES
 from eftgan.errors import UserError
 from eftgan.methods.exchange import Networks, Probe
 from eftgan.methods.frozen_base import OwnParts
 from eftgan.methods.parameters import parameters_in_common
 from eftgan.names import CLASSIFIER, GENERATOR
-
-VALUES = "theta/"  # before the name of a shared parameter: the values of the entries that a task added to it
 
 
 @dataclass

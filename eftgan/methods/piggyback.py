@@ -45,7 +45,8 @@ class Piggyback(LearnsMasks, FrozenBase):
 
     @property
     def own_first_task(self) -> dict[str, str]:
-        return {"adapters": "mask", "norms": self.norms} | ({"base": self.base} if self.base != "train" else {})
+        own = {"adapters": "mask", "norms": self.norms}
+        return own if self.base == "train" else {**own, "base": self.base, "score_rate": str(self.score_rate)}
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         if not self._adapts(role):

@@ -114,7 +114,9 @@ def average_gradients(
 class PathPenalty(QuadraticPenalty):
     """Follows training step by step: the gradient of the task's own loss, and the way that the optimizer took."""
 
-    follows_training: ClassVar[bool] = True
+    @property
+    def follows_training(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         super().__post_init__()

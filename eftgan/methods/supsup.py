@@ -50,6 +50,16 @@ class SupSup(LearnsMasks):
     def first_init(self) -> str:
         return "random"
 
+    @property
+    def own_first_task(self) -> dict[str, str]:
+        kept = {"budget": str(self.budget)} if self.density is None else {"density": str(self.density)}
+        return {"adapters": "random weights", "score_rate": str(self.score_rate), **kept}
+
+    @property
+    def follows_training(self) -> bool:
+        """With transfer: the scores are gone when a task is finished."""
+        return self.transfer
+
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         options: dict[str, Option] = {"rule": "top", "budget": self.budget, "density": self.density or 0.0}
         return dataclasses.replace(config, kind="mask", options=options)

@@ -34,7 +34,7 @@ class Tfm(GatedUnits):
 
     @property
     def own_first_task(self) -> dict[str, str]:
-        return {**super().own_first_task, "first": str(self.first)}
+        return {**super().own_first_task, "first": str(self.first), "tasks": str(self.tasks)}
 
     def slice_end(self, channels: int, task: int) -> int:
         """How many features of a layer are dealt out when task number `task` (from 0) is done."""

@@ -148,6 +148,20 @@ def test_the_growth_of_gates_counts_among_the_transforms(kind):
     assert found.flops_task > found.flops_base
 
 
+def test_shared_weights_that_are_put_back_leave_the_gates_of_tasks_alone(kind):
+    network = adapted(kind)
+    add_task(network, "first")
+    for module in network.modules():
+        if isinstance(module, Gate):
+            module.reset_parameters()
+            module.finish()
+    before = {key: tensor.clone() for key, tensor in task_state(network, "first").items()}
+    load_shared(network, {key: tensor + 1 for key, tensor in shared_state(network).items()})
+    after = task_state(network, "first")
+    assert list(before) == list(after)
+    assert all(torch.equal(after[key], before[key]) for key in before)
+
+
 def test_an_unknown_gate_is_refused():
     with pytest.raises(UserError, match="no gates of kind 'door'; there are: channel"):
         AdapterConfig(gate="door")

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from eftgan.adapters import merge_task, task_state
+from eftgan.adapters import Together, merge_task, task_state
+from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
 from eftgan.commands.compare import compare_methods
-from eftgan.config import dump
+from eftgan.config import build, dump
 from eftgan.errors import UserError
 from eftgan.files import file_digest
 from eftgan.gan.kind import train_gan
@@ -277,3 +278,65 @@ def test_a_later_call_keeps_the_methods_of_earlier_ones_in_the_report(config, tm
     assert "Finetune" in page
     shorter = compare_methods(config, ["tasks.1.name=squares"], ["ewc"], [0], out)[0].read_text()
     assert "Finetune" not in shorter  # another sequence
+
+
+MASKS = {
+    "packnet": {"prune": 0.5},
+    "hat": {},
+    "tfm": {"tasks": 2},
+    "piggyback": {},
+    "supsup": {"density": 0.5},
+    "ccll": {},
+    "hnet": {},
+}
+
+
+def small(method: dict, out: Path, **keys) -> ClassifierExperiment:
+    data = {
+        "out": str(out), "limit": 12, "sources": [{"name": "shapes/2", "data": "shapes:4"}],
+        "network": {"name": "resnet8", "size": 16}, "training": {"batch": 4, "first": {"epochs": 1}}, "method": method,
+    }  # fmt: skip
+    return build(ClassifierExperiment, {**data, **keys}, "test")
+
+
+def first_of(method: dict, out: Path) -> Path:
+    """A run of the first task alone."""
+    train_classifier(small(method, out, sources=[{"name": "shapes/2", "data": "shapes:4", "take": 1}]), "test")
+    return out
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_first_task_from_the_same_method_is_as_if_trained_here_and_runs_classify(tmp_path, name):
+    method = {"name": name, **MASKS[name]}
+    alone = train_classifier(small(method, tmp_path / "alone"), "test")
+    start = first_of(method, tmp_path / "first")
+    other = train_classifier(small(method, tmp_path / "other", start=str(start)), "test")
+    for index, task in enumerate(alone.trained):
+        mine, theirs = (run.folder.task_file(index, task) for run in (alone, other))
+        assert file_digest(mine) == file_digest(theirs), task
+    image = torch.randint(0, 256, (3, 16, 16), dtype=torch.uint8)
+    inferred, ranked = alone.classify(image)
+    assert inferred in alone.trained
+    assert sum(share for _, share in ranked) == pytest.approx(1)
+    network, x = alone.classifier(1), alone.experiment.pixels(image[None])
+    for task, together in zip(alone.trained, Together(network, alone.trained)(x), strict=True):
+        assert torch.allclose(merge_task(network, task)(x), together, atol=1e-4)
+        assert alone.classify(image, task)[0] == task
+
+
+@pytest.mark.parametrize(
+    ("name", "its", "mine", "why"),
+    [
+        ("packnet", {"prune": 0.5}, {"prune": 0.6}, "prune=0.5"),
+        ("hat", {"smax": 100.0}, {}, "smax=100.0"),
+        ("tfm", {"tasks": 1}, {"tasks": 2}, "tasks=1"),
+        ("supsup", {"density": 0.5}, {"density": 0.4}, "density=0.5"),
+        ("supsup", {"transfer": True}, {"transfer": True}, "must train the first task itself"),
+        ("hnet", {"hidden": 16}, {}, "hidden=16"),
+    ],
+)
+def test_a_first_task_of_other_settings_is_refused(tmp_path, name, its, mine, why):
+    start = first_of({"name": name, **its}, tmp_path / "first")
+    with pytest.raises(UserError, match=why):
+        train_classifier(small({"name": name, **mine}, tmp_path / "other", start=str(start)), "test")
+    assert not (tmp_path / "other" / "tasks").exists()

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from eftgan.adapters import task_names
+from eftgan.adapters import load_task_file, task_names
 from eftgan.data.pixels import Pixels
+from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import forgetting
 from eftgan.evaluation.task_inference import logits_by_task
 from eftgan.methods import METHODS
@@ -32,6 +33,7 @@ LONGER = {
     "supsup": {"epochs": 6},  # a mask of random weights learns slowly
     "packnet": {"epochs": 4},
     "hat": {"epochs": 4, "rate": 0.1, "momentum": 0.0},
+    "hnet": {"epochs": 4},
 }
 MARGINS = {
     "live": {"reduce": "mean", "delta": 1e4},
@@ -63,6 +65,20 @@ def test_files_alone_give_every_task_back_as_it_was_learned(learn, three_tasks, 
         images = Pixels()(task.test.images)
         (answer,) = logits_by_task(network, [task.name], lambda images=images: [images])
         assert torch.equal(answer, learned.logits[index][task.name])
+
+
+CHAINED = [name for name in FOR_CLASSIFIERS if METHODS[name].chained]
+
+
+@pytest.mark.parametrize("name", CHAINED)
+def test_a_later_file_of_tasks_that_add_to_the_shared_weights_is_not_read_alone(learn, name):
+    learned = learn(gentle(name), epochs=0.1)
+    folder, network = learned.trainer.folder, copy.deepcopy(learned.fresh)
+    read_shared(folder, {CLASSIFIER: network})
+    for index in (1, 2):
+        with pytest.raises(UserError, match="its file only makes sense after those of all tasks before it"):
+            load_task_file(network, folder.task_file(index, f"shapes-{index + 1}"))
+    assert load_task_file(network, folder.task_file(0, "shapes-1")) == "shapes-1"
 
 
 @pytest.mark.parametrize("name", FOR_CLASSIFIERS)
@@ -116,7 +132,9 @@ def test_a_margin_trains_resumes_and_reports_its_activity(learn, monkeypatch, na
 
 
 THOROUGH = {"epochs": 10, "rate": 0.03, "norm": False}  # BatchNorm's statistics are protected by none of these
-STRENGTHS = {"lwf": 1.0, "lfl": 0.1, "ewc": 300.0, "si": 5.0, "mas": 0.1, "rwalk": 10.0, "l2t": 0.5, "imm": 0.5}
+STRENGTHS = {
+    "lwf": 1.0, "lfl": 0.1, "ewc": 300.0, "si": 5.0, "mas": 0.1, "rwalk": 10.0, "l2t": 0.5, "imm": 0.5, "hnet": 0.5,
+}  # fmt: skip
 
 
 def forgotten(learn, name, seed, **keys):

@@ -88,6 +88,8 @@ class UnitGate(FixedGate):
         self.e, self.bits = None, pack_bits(opened)
 
     def adopt(self, state: Mapping[str, Tensor]) -> None:
+        if not state:  # of a network without gates, or of one whose gates come from elsewhere
+            return
         if "e" in state and self.e is None:
             self.begin()
         if "e" not in state:

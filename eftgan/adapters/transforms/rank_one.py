@@ -1,6 +1,6 @@
 """BatchEnsemble for lifelong learning (Wen et al., ICLR 2020): a task multiplies every weight by a rank-one matrix.
 
-V = W * (s r^T), equations 1 to 4; so y = (W (x * r)) * s. W trains in the first task and is frozen afterwards.
+V = W * (s r^T), so y = (W (x * r)) * s. W trains in the first task and is frozen afterwards.
 """
 
 import math
