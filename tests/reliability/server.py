@@ -3,6 +3,7 @@
 Reads one JSON job a line from stdin and answers with the exit code; a child that a signal ended gives minus its number.
 """
 
+import gc
 import json
 import os
 import runpy
@@ -25,6 +26,9 @@ def serve() -> None:
     torch.set_num_threads(1)
     for name in KINDS:
         load_kind(name)
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # the first optimizer imports much more of torch
+    gc.collect()
+    gc.freeze()  # as the tests do
     for line in sys.stdin:
         job = json.loads(line)
         children = []
