@@ -79,6 +79,7 @@ def test_later_tasks_start_at_ones_at_random_signs_or_where_the_last_one_ended(l
         assert not (theirs == 1).all()
 
 
+@pytest.mark.slow
 def test_later_tasks_learn_better_from_ones_than_from_signs(learn):
     """As the first task's features stay there to start from: 60 and 50 % against 40 and 36 %, as a mean over seeds."""
     ones, signs = (learn(BatchEnsemble(start=start), out=start).matrix for start in ("ones", "signs"))
