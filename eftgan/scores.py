@@ -1,5 +1,6 @@
 """The score line: one measured number, and the JSONL file that every table and figure is made from."""
 
+import functools
 import json
 import os
 from collections.abc import Iterable
@@ -65,11 +66,20 @@ def read_scores(path: str | os.PathLike) -> list[Score]:
 
 def _parse(line: bytes, where: str) -> Score:
     try:
-        score = Score(**json.loads(line))
-        for name, kind in get_type_hints(Score).items():
-            if not isinstance(getattr(score, name), (int, float) if kind is float else kind):
-                raise TypeError(f"{name} is not of type {kind.__name__}")
-        float(score.value)  # a whole number may be too large for one
+        return _score(line)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise UserError(f"{where}: not a score ({error}); remove that line") from error
+
+
+_TYPES = get_type_hints(Score)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _score(line: bytes) -> Score:
+    """Kept by content: a run reads its lines after every task, and all but the last few are those of before."""
+    score = Score(**json.loads(line))
+    for name, kind in _TYPES.items():
+        if not isinstance(getattr(score, name), (int, float) if kind is float else kind):
+            raise TypeError(f"{name} is not of type {kind.__name__}")
+    float(score.value)  # a whole number may be too large for one
     return score
