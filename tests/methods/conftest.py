@@ -103,3 +103,20 @@ def learn(tmp_path, three_tasks):
         return Learned(network, method, matrix, logits, trainer, fresh)
 
     return run
+
+
+class TwoLayers(nn.Module):
+    """Inputs (B, 2) -> the layer under test -> a head: small enough to be computed by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(2, 2, bias=False)
+        self.head = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(x))
+
+
+@pytest.fixture
+def two_layers() -> type[nn.Module]:
+    return TwoLayers

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from eftgan.adapters import AdapterConfig, named_banks, task_state
 from eftgan.errors import UserError
@@ -15,20 +14,8 @@ from eftgan.tensors import read_tensors
 BATCHE = "method={name: batche}"
 
 
-class Two(nn.Module):
-    """Inputs (B, 2) -> the layer under test -> a head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Linear(2, 2, bias=False)
-        self.head = nn.Linear(2, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.body(x))
-
-
-def test_a_task_computes_with_the_shared_weight_times_its_own_rank_one_matrix():
-    method, networks = BatchEnsemble(), {CLASSIFIER: Two()}
+def test_a_task_computes_with_the_shared_weight_times_its_own_rank_one_matrix(two_layers):
+    method, networks = BatchEnsemble(), {CLASSIFIER: two_layers()}
     network = networks[CLASSIFIER]
     method.prepare(networks, {CLASSIFIER: AdapterConfig(heads=("head",))})
     method.grow(networks, "first", head_size=2)

@@ -27,20 +27,8 @@ PACKNET = "method={name: packnet, prune: 0.5, retrain: 0.4}"
 ROUGH = {"momentum": 0.9, "decay": 0.01}  # what would move held weights without a gradient
 
 
-class Two(nn.Module):
-    """Inputs (B, 2) -> the layer under test -> a head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Linear(2, 2, bias=False)
-        self.head = nn.Linear(2, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.body(x))
-
-
-def test_two_tasks_by_hand():
-    method, networks = PackNet(prune=0.5, retrain=0.25), {CLASSIFIER: Two()}
+def test_two_tasks_by_hand(two_layers):
+    method, networks = PackNet(prune=0.5, retrain=0.25), {CLASSIFIER: two_layers()}
     network = networks[CLASSIFIER]
     method.prepare(networks, {CLASSIFIER: AdapterConfig(heads=("head",))})
     method.grow(networks, "first", head_size=2)
