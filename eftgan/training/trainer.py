@@ -223,7 +223,8 @@ class Trainer(Generic[AnyTask]):
     def check_finite(self, task: str, finite: Tensor) -> None:
         """Stop before any state is written if a loss was not finite; `finite` is one boolean over all steps so far."""
         if not finite:
-            if facts := self.folder.read_facts():  # with this in it, lower rates are accepted
+            facts = self.folder.read_facts()
+            if facts and self.accelerator.is_main_process:  # with this in it, lower rates are accepted
                 write_json(self.folder.facts, facts | {DIVERGED: {"task": task, "step": self.progress.step}})
             raise UserError(
                 f"task {task!r}: a loss became infinite or NaN by step {self.progress.step}; the last good state is "
