@@ -18,9 +18,9 @@ from eftgan.adapters.transforms import Mode
 from eftgan.adapters.upsampling import fuse_pairs, unfuse_upsampling, upsampling_pairs
 from eftgan.errors import UserError
 
-# Tasks times inputs stand in one batch. Beyond some inputs that saves nothing more, and results leave the cache
+# Tasks times inputs stand in one batch. Beyond some samples that saves nothing more, and results leave the cache
 # (docs/benchmarks.md): a rule, so that results never depend on timing.
-INPUTS_AT_ONCE = 8
+SAMPLES_AT_ONCE = 32
 
 
 class Together(nn.Module):
@@ -60,14 +60,18 @@ class Together(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor) -> list[Any]:
         """What every task answers for the same inputs (B, ...): its output as if it were alone, task by task."""
-        portions = [self._answers(portion) for portion in x.split(INPUTS_AT_ONCE)]
-        return portions[0] if len(portions) == 1 else [_joined(each) for each in zip(*portions, strict=True)]
+        at_once = max(1, SAMPLES_AT_ONCE // max(1, len(x)))
+        numbers = range(len(self.tasks))
+        return [answer for first in numbers[::at_once] for answer in self._answers(x, numbers[first : first + at_once])]
 
-    def _answers(self, x: Tensor) -> list[Any]:
-        count, once = len(self.tasks), self.batch.entry is not None
+    def _answers(self, x: Tensor, tasks: Sequence[int]) -> list[Any]:
+        count, once = len(tasks), self.batch.entry is not None
         inputs = x if once else x.repeat(count, *[1] * (x.dim() - 1))
-        outputs = self._run(inputs, range(count), [len(x)] * count, once)
-        return [self._cut(each_tensor(outputs, partial(_chunk, count=count, index=t)), t) for t in range(count)]
+        outputs = self._run(inputs, tasks, [len(x)] * count, once)
+        return [
+            self._cut(each_tensor(outputs, partial(_chunk, count=count, index=place)), task)
+            for place, task in enumerate(tasks)
+        ]
 
     @torch.no_grad()
     def mixed(self, x: Tensor, tasks: Tensor) -> Any:
@@ -186,13 +190,6 @@ def _only_reader_of_input(graph: fx.Graph | None) -> str:
 
 def _chunk(tensor: Tensor, count: int, index: int) -> Tensor:
     return tensor.chunk(count)[index]
-
-
-def _joined(outputs: Sequence[Any]) -> Any:
-    """Outputs of several batches as that of one."""
-    if isinstance(outputs[0], Tensor):
-        return torch.cat(list(outputs))
-    return [torch.cat(tensors) for tensors in zip(*outputs, strict=True)]
 
 
 def each_tensor(output: Any, change: Callable[[Tensor], Tensor]) -> Any:

@@ -6,7 +6,7 @@ from adapter_tools import digest, images, output_of, randomise, small_cnn
 from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, Together, add_task, insert_adapters
-from eftgan.adapters.together import INPUTS_AT_ONCE
+from eftgan.adapters.together import SAMPLES_AT_ONCE
 from eftgan.errors import UserError
 from eftgan.models.classifiers import build_classifier
 from eftgan.models.gans.stackgan import Discriminator, Generator, StackGan
@@ -85,14 +85,17 @@ def test_every_task_answers_as_it_does_alone(name):
     assert len({float(answer.flatten()[0]) for answer in answers}) == len(TASKS)
 
 
-def test_many_inputs_are_answered_portion_by_portion():
+@pytest.mark.parametrize(
+    ("inputs", "passes"), [(SAMPLES_AT_ONCE // 3, [3]), (SAMPLES_AT_ONCE // 2, [2, 1]), (SAMPLES_AT_ONCE + 1, [1] * 3)]
+)
+def test_the_more_inputs_the_fewer_tasks_share_a_pass(inputs, passes):
     network, _ = NETWORKS["resnet"]()
-    x = images(2 * INPUTS_AT_ONCE + 3, size=16).double()
+    x = images(inputs, size=16).double()
     together, rows = Together(network, TASKS), []
-    together.network.stem[0].layer.register_forward_hook(lambda layer, given, out: rows.append(len(out)))
+    together.network.head.register_forward_hook(lambda layer, given, out: rows.append(len(out)))
     for task, answer in zip(TASKS, together(x), strict=True):
         assert torch.allclose(answer, output_of(network, task, x), rtol=1e-9, atol=1e-9)
-    assert rows == [INPUTS_AT_ONCE, INPUTS_AT_ONCE, 3]
+    assert rows == [inputs * tasks for tasks in passes]
 
 
 def test_every_sample_has_its_own_task():
@@ -115,7 +118,7 @@ def test_a_mixed_batch_draws_from_several_tasks_at_once():
     network = adapted(Generator(StackGan(stages=2, base_size=32, ngf=4, z_dim=8)))
     z, tasks = torch.randn(5, 8, dtype=torch.float64), torch.tensor([1, 0, 2, 1, 0])
     together = Together(network, TASKS)
-    many = torch.randn(INPUTS_AT_ONCE + 1, 8, dtype=torch.float64)
+    many = torch.randn(SAMPLES_AT_ONCE + 1, 8, dtype=torch.float64)
     for task, stages in zip(TASKS, together(many), strict=True):
         for drawn, alone in zip(stages, output_of(network, task, many), strict=True):
             assert torch.allclose(drawn, alone, rtol=1e-7, atol=1e-9)

@@ -80,6 +80,11 @@ def test_a_task_file_that_training_wrote_loads_into_a_network(old):
         assert torch.equal(generator(z)[0], run.generator(1)(z)[0])
 
 
+# BatchNorm undoes these biases: their gradients are rounding errors, whose direction Adam follows at its full rate
+# (0.01 per step), and running means follow them. Another machine rounds otherwise.
+UNDONE = ("depth.bias", "spatial.bias", "running_mean")
+
+
 @pytest.mark.parametrize("name", ["gan-eft", "gan-mergan", "classifier-lwf"])
 def test_a_state_in_the_middle_of_a_task_is_continued_to_the_same_end(old, name):
     """Up to rounding: the machine that made the folder may have been another one."""
@@ -90,7 +95,8 @@ def test_a_state_in_the_middle_of_a_task_is_continued_to_the_same_end(old, name)
     ours, theirs = (read_tensors(path)[0] for path in (ended, wanted))
     assert ours.keys() == theirs.keys()
     for key, tensor in ours.items():
+        near = 0.03 if key.endswith(UNDONE) else 1e-3
         torch.testing.assert_close(
-            tensor, theirs[key], rtol=1e-3, atol=1e-3, msg=lambda text, key=key: f"{key}: {text}"
+            tensor, theirs[key], rtol=1e-3, atol=near, msg=lambda text, key=key: f"{key}: {text}"
         )
     assert run.trained == run.tasks
