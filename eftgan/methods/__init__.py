@@ -1,5 +1,6 @@
 """Continual-learning methods: one idea a file; a new one is a file, a line here and a test."""
 
+from eftgan.methods.apd import Apd
 from eftgan.methods.base import Method
 from eftgan.methods.batche import BatchEnsemble
 from eftgan.methods.ccll import Ccll
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
     "hat": Hat,
     "tfm": Tfm,
     "hnet": Hnet,
+    "apd": Apd,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

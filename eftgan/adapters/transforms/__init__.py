@@ -3,6 +3,7 @@
 from eftgan.adapters.transforms.base import Flops, Mode, Option, Plan, Planner, Site, Transform
 from eftgan.adapters.transforms.ccll import Ccll
 from eftgan.adapters.transforms.conv import ConvTransform
+from eftgan.adapters.transforms.decomposed import Apd, Decomposed
 from eftgan.adapters.transforms.eft import Eft, branch_matches
 from eftgan.adapters.transforms.groups import (
     check_group_sizes,
@@ -22,13 +23,16 @@ TRANSFORMS: dict[str, type[Planner]] = {
     "batche": BatchEnsemble,
     "ccll": Ccll,
     "mask": Masks,
+    "apd": Apd,
 }
 
 __all__ = [
     "TRANSFORMS",
+    "Apd",
     "BatchEnsemble",
     "Ccll",
     "ConvTransform",
+    "Decomposed",
     "Eft",
     "Flops",
     "GivenMask",

@@ -1,0 +1,79 @@
+"""Additive parameter decomposition (Yoon et al., ICLR 2020): a task's weight is the shared one, masked, plus its own.
+
+V = sigma * sigmoid(v) + tau, sigma being the layer's weight, v one number per output and tau sparse. In the neutral
+state v is 0 and tau half of sigma, so that V is sigma to the bit; the authors start from tau = sigma and v near 0.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from eftgan.adapters.layers import Layer, outputs_of
+from eftgan.adapters.transforms.base import Option, Plan, Planner, Site, Transform
+
+
+class Decomposed(Transform):
+    """v, tau and, where the layer has a bias, the task's own in its place."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        self._sigma_of = (layer,)  # in a tuple: not a module of this one
+        self.axis = int(isinstance(layer, _ConvNd) and layer.transposed)  # of outputs (of a group: groups share v)
+        self.v = nn.Parameter(torch.empty(layer.weight.shape[self.axis]))
+        self.tau = nn.Parameter(torch.empty_like(layer.weight))
+        self.own_bias = None if layer.bias is None else nn.Parameter(torch.empty(outputs_of(layer)))
+        self.set_identity()
+
+    @torch.no_grad()
+    def set_identity(self) -> None:
+        """Half of sigma is masked away and comes back as the task's own: exact, since halves are."""
+        (layer,) = self._sigma_of
+        self.v.zero_()
+        self.tau.copy_(layer.weight / 2)
+        if self.own_bias is not None and layer.bias is not None:
+            self.own_bias.copy_(layer.bias)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """The authors' start: the task's own part is a copy of the shared one, under a mask near one half."""
+        self.set_identity()
+        self.v.normal_(0, 0.01)
+        self.tau.mul_(2)
+
+    @torch.no_grad()
+    def drop_below(self, size: float) -> None:
+        """Entries of tau that are not larger than this become 0."""
+        self.tau.mul_(self.tau.abs() > size)
+
+    def weight(self, weight: Tensor) -> Tensor:
+        mask = torch.sigmoid(self.v)
+        return weight * mask.view(*(-1 if axis == self.axis else 1 for axis in range(weight.dim()))) + self.tau
+
+    def bias(self, bias: Tensor | None) -> Tensor | None:
+        return self.own_bias
+
+    def weight_flops(self) -> int:
+        """The mask, the product with sigma and the sum."""
+        return self.v.numel() + 2 * math.prod(self.tau.shape)
+
+    def kept_parameters(self) -> int:
+        """Zeros of tau are not counted: a sparse file would leave them out."""
+        rest = sum(p.numel() for name, p in self.named_parameters() if name != "tau")
+        return rest + int(torch.count_nonzero(self.tau))
+
+    def describe(self) -> dict[str, Option]:
+        return {"kind": "decomposed", "own": int(torch.count_nonzero(self.tau))}
+
+
+@dataclass(frozen=True)
+class Apd(Planner):
+    """A mask per output, a sparse own part and, where the layer has a bias, an own one for every layer."""
+
+    free = frozenset({"own"})
+
+    def plan(self, site: Site) -> Plan:
+        return Plan("weight", partial(Decomposed, site.layer))

@@ -1,0 +1,136 @@
+"""Additive parameter decomposition (Yoon et al., ICLR 2020)."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Doc
+
+from eftgan.adapters import PARTS, AdapterConfig, named_banks, registry_of, task_names, train_only
+from eftgan.adapters.bank import Part
+from eftgan.adapters.layers import Layer
+from eftgan.adapters.transforms.decomposed import Decomposed
+from eftgan.config import NonNegative
+from eftgan.methods.base import Method
+from eftgan.methods.exchange import Batch, Group, Networks, Probe
+from eftgan.names import CLASSIFIER
+
+
+@dataclass
+class Apd(Method):
+    """APD: theta_t = sigma * sigmoid(v_t) + tau_t; sigma goes on training, and earlier tau_i make up for it.
+
+    L_t + l1 sum_{i<=t} |tau_i|_1 + l2/2 sum_{i<t} |theta_i* - (sigma * sigmoid(v_i) + tau_i)|^2, theta_i* being what
+    task i computed with when task t began. Earlier tasks are held by the last term, not kept to the bit.
+    """
+
+    title: ClassVar[str] = "APD"
+    only_for: ClassVar[str | None] = "classifier"
+    owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
+
+    name: Literal["apd"] = "apd"
+    l1: Annotated[NonNegative, Doc("weight of |tau|_1; at the end of a task, entries up to this size become 0")] = 4e-4
+    l2: Annotated[NonNegative, Doc("how strongly the weights of earlier tasks are held")] = 100.0
+    start: Annotated[
+        Literal["neutral", "authors"],
+        Doc("a new task's tau: neutral, half of sigma, so that theta_t is sigma; authors: sigma, theta_t is 1.5 sigma"),
+    ] = "neutral"
+
+    def __post_init__(self) -> None:
+        self.targets: dict[str, dict[str, Tensor]] = {}  # theta_i*: by task, then by bank
+        self._own: list[Decomposed] = []  # of all tasks, while one trains
+        self._held: set[nn.Parameter] = set()  # what trains beside the task's own: sigma and earlier tau_i
+
+    @property
+    def init(self) -> str:
+        return "identity" if self.start == "neutral" else "random"
+
+    @property
+    def first_init(self) -> str:
+        return self.init
+
+    @property
+    def own_first_task(self) -> dict[str, str]:
+        return {"adapters": self.name, "start": self.start, "l1": str(self.l1)}
+
+    def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
+        return dataclasses.replace(config, kind="apd", options={})
+
+    def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
+        network = networks[CLASSIFIER]
+        with torch.no_grad():
+            self.targets = {
+                earlier: {name: own.weight(sigma) for name, sigma, own in decomposed(network, earlier)}
+                for earlier in task_names(network)
+            }
+        super().grow(networks, task, init=init, head_size=head_size)
+
+    def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
+        """What the task owns, sigma, and the own parts of all earlier tasks; masks and biases of these stay."""
+        network = networks[CLASSIFIER]
+        device = next(network.parameters()).device
+        for targets in self.targets.values():
+            targets.update({name: target.to(device) for name, target in targets.items()})
+        own = train_only(network, task)
+        super().trainable(networks, task)
+        for _, bank in named_banks(network):
+            if bank.part == "transforms" and isinstance(bank.layer.bias, nn.Parameter):
+                bank.layer.bias.requires_grad_(False)  # every task has its own in its place
+        for earlier in self.targets:
+            for _, _, each in decomposed(network, earlier):
+                each.tau.requires_grad_(True)
+        parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        self._held = set(parameters) - set(own)
+        self._own = [each for name in task_names(network) for _, _, each in decomposed(network, name)]
+        return {CLASSIFIER: parameters}
+
+    def groups(self, role: str, parameters: list[nn.Parameter]) -> list[Group]:
+        """Weight decay would move what the last term holds: sigma and earlier tau_i, from the second task on."""
+        if not self.targets:
+            return [Group(parameters)]
+        own = [parameter for parameter in parameters if parameter not in self._held]
+        return [Group(own), Group([p for p in parameters if p in self._held], decay=0.0)]
+
+    def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
+        network = networks[CLASSIFIER]
+        own = [each.tau.abs().sum() for each in self._own]
+        moved = [
+            (each.weight(sigma) - targets[name]).square().sum()
+            for task, targets in self.targets.items()
+            for name, sigma, each in decomposed(network, task)
+        ]
+        drift = torch.stack(moved).sum() if moved else 0.0
+        return self.l1 * torch.stack(own).sum() + self.l2 / 2 * drift
+
+    def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        for each in self._own:
+            each.drop_below(self.l1)
+        self.targets, self._own = {}, []
+
+    def figures(self) -> dict[str, float]:
+        """Entries of all tau that count, over those of a whole network."""
+        counted = sum(int((each.tau.abs() > self.l1).sum()) for each in self._own)
+        tasks = 1 + len(self.targets)
+        return {"own-weights": counted * tasks / sum(each.tau.numel() for each in self._own)} if self._own else {}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {f"{task}/{name}": target for task, by_bank in self.targets.items() for name, target in by_bank.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
+        self.targets = {}
+        for key, target in state.items():
+            task, name = key.split("/", 1)
+            self.targets.setdefault(task, {})[name] = target.clone()
+
+
+def decomposed(network: nn.Module, task: str) -> Iterator[tuple[str, Tensor, Decomposed]]:
+    """By the name of its bank: the shared weight, and what a task makes of it."""
+    row = registry_of(network).row(task)
+    for name, bank in named_banks(network):
+        if bank.part == "transforms":
+            own = bank.transform(row)
+            assert isinstance(own, Decomposed)
+            yield name, cast(Layer, bank.layer).weight, own

@@ -1,0 +1,95 @@
+"""APD against values computed by hand, and what it promises: sparse own parts, and earlier tasks that hardly move."""
+
+import pytest
+import torch
+from torch import nn
+
+from eftgan.adapters import AdapterConfig, named_banks
+from eftgan.evaluation.accuracy import forgetting
+from eftgan.evaluation.growth import growth
+from eftgan.methods import Batch, Finetune, Probe
+from eftgan.methods.apd import Apd, decomposed
+from eftgan.names import CLASSIFIER
+
+NO_PROBE = Probe(lambda role: iter(()))
+
+
+def grown(two_layers, method: Apd, *tasks: str) -> dict[str, nn.Module]:
+    networks = {CLASSIFIER: two_layers()}
+    method.prepare(networks, {CLASSIFIER: AdapterConfig(heads=("head",))})
+    for task in tasks:
+        method.grow(networks, task, head_size=2)
+        method.trainable(networks, task)
+    return networks
+
+
+@torch.no_grad()
+def set_by_hand(networks: dict[str, nn.Module]) -> None:
+    """sigma, sigmoid(v) = (1/2, 1) and tau of the first task: outputs as rows."""
+    network = networks[CLASSIFIER]
+    network.body.layer.weight.copy_(torch.tensor([[2.0, 4.0], [-1.0, 0.5]]))
+    own = network.body.tasks["t001"]
+    own.v.copy_(torch.tensor([0.0, 40.0]))
+    own.tau.copy_(torch.tensor([[0.5, 0.0], [0.0, -1.0]]))
+
+
+def test_a_task_computes_with_the_masked_shared_weight_and_its_own_part(two_layers):
+    networks = grown(two_layers, Apd(), "first")
+    set_by_hand(networks)
+    ((_, sigma, own),) = decomposed(networks[CLASSIFIER], "first")
+    assert own.weight(sigma).tolist() == [[1.5, 2.0], [-1.0, -0.5]]
+
+
+def test_earlier_tasks_are_held_where_they_were_when_the_new_one_began(two_layers):
+    method = Apd(l1=0.0, l2=100.0)
+    networks = grown(two_layers, method, "first")
+    set_by_hand(networks)
+    method.grow(networks, "second", head_size=2)
+    method.trainable(networks, "second")
+    assert method.penalty(CLASSIFIER, networks, Batch(torch.ones(1, 2))).item() == 0
+    with torch.no_grad():
+        networks[CLASSIFIER].body.layer.weight.add_(0.1)
+    assert method.penalty(CLASSIFIER, networks, Batch(torch.ones(1, 2))).item() == pytest.approx(1.25, abs=1e-5)
+
+
+def test_own_parts_cost_by_their_size_and_small_entries_are_dropped_when_a_task_ends(two_layers):
+    method = Apd(l1=0.6, l2=0.0)
+    networks = grown(two_layers, method, "first")
+    set_by_hand(networks)
+    assert method.penalty(CLASSIFIER, networks, Batch(torch.ones(1, 2))).item() == pytest.approx(0.6 * 1.5)
+    assert method.figures() == {"own-weights": 0.25}
+    method.end_task(networks, "first", NO_PROBE)
+    (own,) = networks[CLASSIFIER].body.tasks.values()
+    assert own.tau.tolist() == [[0.0, 0.0], [0.0, -1.0]]
+    assert own.kept_parameters() == 1 + 2  # one entry, a mask of two outputs
+
+
+def test_the_authors_start_is_one_and_a_half_times_the_shared_weight(two_layers):
+    networks = grown(two_layers, Apd(start="authors"), "first")
+    ((_, sigma, own),) = decomposed(networks[CLASSIFIER], "first")
+    assert torch.allclose(own.weight(sigma), 1.5 * sigma, rtol=0.02)
+    assert torch.equal(own.tau, sigma)
+
+
+def test_sigma_and_all_own_parts_train_but_masks_of_earlier_tasks_do_not(two_layers):
+    method = Apd()
+    networks = grown(two_layers, method, "first", "second")
+    trained = set(method.trainable(networks, "second")[CLASSIFIER])
+    (_, sigma, first), (_, _, second) = (next(decomposed(networks[CLASSIFIER], t)) for t in ("first", "second"))
+    assert {sigma, first.tau, second.tau, second.v} <= trained
+    assert not {first.v, *networks[CLASSIFIER].head.tasks["t001"].parameters()} & trained
+    own, held = method.groups(CLASSIFIER, list(trained))
+    assert (own.decay, held.decay) == (None, 0.0)
+    assert set(held.parameters) == {sigma, first.tau}
+
+
+def test_earlier_tasks_hardly_move_and_own_parts_become_sparse(learn):
+    options = {"epochs": 10, "rate": 0.03, "norm": False}
+    lost = forgetting(learn(Finetune(), out="finetune", **options).matrix, 2)
+    learned = learn(Apd(l1=1e-3, l2=20.0), out="apd", **options)
+    assert lost > 0.1
+    assert forgetting(learned.matrix, 2) < 0.02
+    grows = growth(learned.network, torch.zeros(1, 3, 16, 16), "shapes-3")
+    whole = sum(bank.layer.weight.numel() for _, bank in named_banks(learned.network) if bank.part == "transforms")
+    assert grows.adapter_parameters < 0.7 * whole
+    assert learned.trainer.records["shapes-3"]["own-weights"] < 3 * 0.7
