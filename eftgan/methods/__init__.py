@@ -6,6 +6,7 @@ from eftgan.methods.batche import BatchEnsemble
 from eftgan.methods.ccll import Ccll
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
+from eftgan.methods.ewc_sdc import EwcSdc
 from eftgan.methods.exchange import Batch, Group, MethodStage, Moment, Networks, Probe
 from eftgan.methods.finetune import Finetune
 from eftgan.methods.fixed import Fixed
@@ -42,6 +43,7 @@ METHODS: dict[str, type[Method]] = {
     "lwf": Lwf,
     "lfl": Lfl,
     "ewc": Ewc,
+    "ewc-sdc": EwcSdc,
     "si": Si,
     "mas": Mas,
     "rwalk": RWalk,

@@ -24,6 +24,7 @@ KEEPS_ALL = ("eft", "batche", "ccll", "piggyback", "supsup", "packnet", "hat", "
 # A barely trained network has steep losses, so that the usual strengths would be too much for its learning rate.
 GENTLE = {
     "ewc": {"strength": 1.0, "samples": 16},
+    "ewc-sdc": {"strength": 1.0, "samples": 16},
     "mas": {"strength": 0.001, "samples": 16},
     "imm": {"samples": 16, "labels": "sampled"},
     "supsup": {"density": 0.5},
