@@ -9,8 +9,9 @@ import torch
 from pydantic import Field
 from typing_extensions import Doc
 
-from eftgan.classifier.selection import Schedule
+from eftgan.classifier.selection import Schedule, SeenImages
 from eftgan.config import Choice, Count, Share
+from eftgan.data.labelled import open_labelled
 from eftgan.data.pixels import Pixels
 from eftgan.data.sequences import recorded_path
 from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of
@@ -19,6 +20,8 @@ from eftgan.methods import METHODS, Eft, Method
 from eftgan.names import CLASSIFIER
 from eftgan.runfolder import RunFolder
 from eftgan.training.experiment import Adapters, Experiment, Training, check_inits, refuse_differences
+
+AUXILIARY = "auxiliary images"  # what a run's record of its data calls them
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,14 @@ class SourceConfig:
         ),
     ]
     take: Annotated[Count | None, Doc("only the first so many tasks")] = None
+
+
+@dataclass(frozen=True)
+class AuxiliaryConfig:
+    """Images for methods that learn from unlabelled ones; their classes should not be those of the tasks."""
+
+    data: Annotated[str, Doc("labelled images as for sources; the training part is used, without its labels")]
+    limit: Annotated[Count | None, Doc("use that many images, evenly over their classes")] = None
 
 
 @dataclass(frozen=True)
@@ -92,12 +103,20 @@ class ClassifierExperiment(Experiment):
     method: Annotated[Method, Choice(METHODS, "eft", _for_classifiers), Doc("the continual-learning method")] = field(
         default_factory=Eft
     )
+    auxiliary: Annotated[AuxiliaryConfig | None, Doc("unlabelled images, for methods that need some: dmc")] = None
     training: Annotated[ClassifierTraining, Doc("epochs, batches, SGD")] = field(default_factory=ClassifierTraining)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sources:
             raise UserError("sources: name at least one set of labelled images")
+        if self.method.auxiliary and self.auxiliary is None:
+            raise UserError(
+                f"method.name: {self.method.name} needs unlabelled images; name some by auxiliary.data=..., in one of "
+                "the forms of sources.0.data"
+            )
+        if self.auxiliary is not None and not self.method.auxiliary:
+            raise UserError(f"auxiliary: {self.method.name} makes no use of unlabelled images; leave it out")
         if self.method.base == "pretrained" and self.network.weights is None:
             raise UserError("method.base: pretrained needs network.weights, a file or a published name")
 
@@ -149,6 +168,16 @@ def open_classes(experiment: ClassifierExperiment) -> list[LabelledTask]:
         if task.name in needed or task.name not in known:
             check_images(task, experiment.training.batch)
     return tasks
+
+
+def open_auxiliary(experiment: ClassifierExperiment) -> SeenImages | None:
+    """The unlabelled images of an experiment that names some."""
+    wanted = experiment.auxiliary
+    if wanted is None:
+        return None
+    data = recorded_path(wanted.data, RunFolder(Path(experiment.out)).data_records().get(AUXILIARY))
+    train, _, classes = open_labelled(data, size=experiment.network.size, limit=wanted.limit)
+    return SeenImages([train], [len(classes)])
 
 
 def check_images(task: LabelledTask, batch: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from eftgan.classifier.experiment import ClassifierExperiment, open_classes
+from eftgan.classifier.experiment import AUXILIARY, ClassifierExperiment, open_auxiliary, open_classes
 from eftgan.classifier.networks import build_network
 from eftgan.classifier.run import ClassifierRun, note_classes
 from eftgan.classifier.scorer import ClassifierScorer
@@ -39,7 +39,10 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
     def data_records(
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask]
     ) -> dict[str, dict[str, str]]:
-        return {source.name: data_record(source.data) for source in experiment.sources}
+        named = [(source.name, source.data) for source in experiment.sources]
+        if experiment.auxiliary is not None:
+            named.append((AUXILIARY, experiment.auxiliary.data))
+        return {name: data_record(data) for name, data in named}
 
     def find_nearest(
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask], wanted: Sequence[str]
@@ -74,6 +77,7 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
             method=experiment.method,
             options=experiment.training,
             pixels=experiment.pixels,
+            auxiliary=open_auxiliary(experiment),
             seed=experiment.seed,
             folder=run.folder,
             start=session.start,

@@ -87,15 +87,24 @@ class Stage:
     watch: "SeenImages | None" = None  # images whose accuracy chooses the epoch
     name: str = MethodStage.name  # as the method calls it
     part: tuple[float, float] = (0.0, 1.0)
+    read: "SeenImages | None" = None  # what is trained on in the place of the task's images; epochs count through these
+    whole_schedule: bool = False  # within the stage alone
 
-    def divided(self, stages: Sequence[MethodStage]) -> list["Stage"]:
+    def divided(self, stages: Sequence[MethodStage], auxiliary: "SeenImages | None" = None) -> list["Stage"]:
         """One after the other, the stages that a method makes of this one."""
         ends = list(itertools.accumulate(stage.share for stage in stages))
         if not all(stage.share > 0 for stage in stages) or not math.isclose(ends[-1], 1.0):
             raise ValueError(f"the shares of stages must add up to 1: {stages}")
         parts = itertools.pairwise([0.0, *ends[:-1], 1.0])
         return [
-            dataclasses.replace(self, name=stage.name, part=part) for stage, part in zip(stages, parts, strict=True)
+            dataclasses.replace(
+                self,
+                name=stage.name,
+                part=part,
+                read=auxiliary if stage.auxiliary else None,
+                whole_schedule=stage.whole_schedule,
+            )
+            for stage, part in zip(stages, parts, strict=True)
         ]
 
     def _at(self, share: float) -> int:
@@ -120,15 +129,21 @@ class Stage:
         self, step: int, batch: int, *, seed: int, rank: int, world: int, workers: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Images and labels from a step of the task to the stage's last: the same ones however often it stopped."""
+        images = self.images if self.read is None else self.read
         sampler = StepBatches(
-            len(self.images), batch, seed=seed, task=self.task, rank=rank, world=world,
+            len(images), batch, seed=seed, task=self.task, rank=rank, world=world,
             start_step=step - self.first, steps=self.last - step,
         )  # fmt: skip
-        return iter(DataLoader(self.images, sampler=sampler, batch_size=None, num_workers=workers))
+        return iter(DataLoader(images, sampler=sampler, batch_size=None, num_workers=workers))
 
     def epoch(self, step: int) -> float:
         """Passes over the images after so many steps of the task."""
         return (step - self.first) * self.together / len(self.images)
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step of the task."""
+        epoch = self.epochs * self.moment(step).share if self.whole_schedule else self.epoch(step)
+        return self.schedule.rate_at(epoch)
 
     def ends_epoch(self, step: int) -> bool:
         """Whether this step, just made, completed a pass."""

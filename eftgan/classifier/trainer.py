@@ -44,6 +44,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
     options: ClassifierTraining
     pixels: Pixels
+    auxiliary: SeenImages | None = None  # unlabelled images, for methods that train on some; their labels mean nothing
     records: dict[str, dict[str, float]] = field(default_factory=dict)  # per task: seconds, steps, ...
 
     @property
@@ -99,7 +100,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         whole = Stage(name, heads, images, schedule.epochs, schedule, together)
         self.announce([task.name for task in tasks], index, whole.last)
         if self.options.selection == "last":
-            self._train_stages(whole.divided(self.method.stages(index == 0)), resumed)
+            self._train_stages(whole.divided(self.method.stages(index == 0), self.auxiliary), resumed)
             return
         if self.options.selection == "test":
             self._train_stage(dataclasses.replace(whole, watch=test), resumed)
@@ -142,7 +143,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         finite = torch.ones((), dtype=torch.bool, device=self.accelerator.device)
         with self._bar(stage) as bar:
             for images, labels in self._batches(stage):
-                set_rate(optimizer, stage.schedule.rate_at(stage.epoch(progress.step)))
+                set_rate(optimizer, stage.rate(progress.step))
                 self.method.begin_step(CLASSIFIER, self.networks, stage.moment(progress.step))
                 loss = self._loss(stage, images, labels, model)
                 self.accelerator.backward(loss)

@@ -4,6 +4,7 @@ from eftgan.methods.apd import Apd
 from eftgan.methods.base import Method
 from eftgan.methods.batche import BatchEnsemble
 from eftgan.methods.ccll import Ccll
+from eftgan.methods.dmc import Dmc
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
 from eftgan.methods.ewc_sdc import EwcSdc
@@ -42,6 +43,7 @@ METHODS: dict[str, type[Method]] = {
     "fixed": Fixed,
     "lwf": Lwf,
     "lfl": Lfl,
+    "dmc": Dmc,
     "ewc": Ewc,
     "ewc-sdc": EwcSdc,
     "si": Si,

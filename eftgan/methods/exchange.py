@@ -44,6 +44,8 @@ class MethodStage:
 
     name: str = "train"
     share: float = 1.0  # of the task's steps; those of all stages add up to 1
+    auxiliary: bool = False  # trains on the experiment's unlabelled images, not on the task's; labels mean nothing then
+    whole_schedule: bool = False  # the learning rate goes through the task's whole schedule within this stage
 
 
 def _not_shown(role: str) -> Iterable[Any]:

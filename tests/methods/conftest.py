@@ -9,7 +9,7 @@ from torch import nn
 
 from eftgan.adapters import AdapterConfig
 from eftgan.classifier.experiment import ClassifierTraining
-from eftgan.classifier.selection import Schedule
+from eftgan.classifier.selection import Schedule, SeenImages
 from eftgan.classifier.trainer import ClassifierTrainer
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
@@ -67,8 +67,15 @@ class Learned:
     fresh: nn.Module  # the network before training, banks in
 
 
+@pytest.fixture(scope="session")
+def auxiliary() -> SeenImages:
+    """Shapes of all classes in another drawing: unlabelled images for methods that need some."""
+    shapes = LabelledShapes(list(range(12)), 40, SIZE, seed=9, train=True)
+    return SeenImages([LabelledImages(shapes.images, shapes.targets, SIZE)], [12])
+
+
 @pytest.fixture
-def learn(tmp_path, three_tasks):
+def learn(tmp_path, three_tasks, auxiliary):
     """Train a method on the three tasks (or others) and measure after each."""
 
     def run(
@@ -97,7 +104,8 @@ def learn(tmp_path, three_tasks):
         folder = RunFolder(tmp_path / out)
         trainer = ClassifierTrainer(
             accelerator=make_accelerator(folder.path), networks={"classifier": network}, method=method,
-            options=training, pixels=PIXELS, seed=seed, folder=folder, after_task=measure,
+            options=training, pixels=PIXELS, auxiliary=auxiliary if method.auxiliary else None, seed=seed,
+            folder=folder, after_task=measure,
         )  # fmt: skip
         trainer.run(tasks)
         return Learned(network, method, matrix, logits, trainer, fresh)
