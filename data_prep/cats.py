@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from data_prep.common import Job
+from eftgan.data.conversion import Job
 from eftgan.data.images import decode_rgb
 from eftgan.data.trees import Tree, open_tree
 from eftgan.errors import UserError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from data_prep.common import Job
+from eftgan.data.conversion import Job
 from eftgan.data.images import decode_rgb
 from eftgan.data.trees import Tree, open_tree
 from eftgan.errors import UserError

@@ -29,11 +29,15 @@ class SourceConfig:
     data: Annotated[
         str,
         Doc(
-            "a folder of train.lmdb and test.lmdb (python -m data_prep), torchvision:NAME:FOLDER, a folder, tar or zip "
-            "of train/CLASS/IMAGE and test/CLASS/IMAGE (or val/), or shapes:CLASSES"
+            "a folder, .zip, .tar or .tar.gz of CLASS/IMAGE, or of train/CLASS/IMAGE and test/CLASS/IMAGE (or val/); "
+            "a folder of train.lmdb and test.lmdb (python -m data_prep), torchvision:NAME:FOLDER, or shapes:CLASSES"
         ),
     ]
     take: Annotated[Count | None, Doc("only the first so many tasks")] = None
+    held_out: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | None,
+        Doc("the share of every class to test on, of data without test/ (null: 0.2)"),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class ClassifierExperiment(Experiment):
 
     @property
     def class_sources(self) -> list[ClassSource]:
-        return [ClassSource(source.name, source.data, source.take) for source in self.sources]
+        return [ClassSource(**dataclasses.asdict(source)) for source in self.sources]
 
     @property
     def task_names(self) -> list[str]:
