@@ -138,9 +138,14 @@ def open_classes(experiment: ClassifierExperiment) -> list[LabelledTask]:
     folder, names, method = RunFolder(Path(experiment.out)), experiment.task_names, experiment.method
     finished, known = folder.finished(names), folder.read_classes()
     needed = {task for last in range(len(finished), len(names)) for task in method.trains_on(names[: last + 1])}
+    records = folder.data_records()
     tasks = labelled_tasks(
         [
-            dataclasses.replace(source, data=recorded_path(source.data, folder.data_records().get(source.name)))
+            dataclasses.replace(
+                source,
+                data=recorded_path(source.data, records.get(source.name)),
+                digest=records.get(source.name, {}).get("digest"),
+            )
             for source in experiment.class_sources
         ],
         size=experiment.network.size,

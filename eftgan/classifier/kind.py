@@ -12,7 +12,7 @@ from eftgan.classifier.scorer import ClassifierScorer
 from eftgan.classifier.trainer import ClassifierTrainer
 from eftgan.data.collection import WithoutLabels
 from eftgan.data.sequences import data_record
-from eftgan.data.splits import LabelledTask
+from eftgan.data.splits import LabelledTask, task_names_of
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import score_lines
@@ -39,7 +39,11 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
     def data_records(
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask]
     ) -> dict[str, dict[str, str]]:
-        return {source.name: data_record(source.data) for source in experiment.sources}
+        digests = {task.name: task.train.digest for task in tasks if task.is_open}
+        return {
+            source.name: data_record(source.data, digests.get(task_names_of(source)[0]))
+            for source in experiment.class_sources
+        }
 
     def find_nearest(
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask], wanted: Sequence[str]

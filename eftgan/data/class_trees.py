@@ -1,5 +1,6 @@
 """Labelled images in a folder or an archive: train/<class>/ and test/<class>/, or plain <class>/ folders."""
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,16 @@ class Layout:
     classes: list[str]
     train: Items
     test: Items
+
+    def digest(self, tree: Tree) -> str:
+        """The same for the same files in the same parts, by their names and sizes."""
+        digest, top = hashlib.sha256(), tree.top()
+        for part, items in (("train", self.train), ("test", self.test)):
+            for name, _ in items:
+                digest.update(
+                    f"{part} {name.removeprefix(top)} {tree.size_of(name)}\n".encode("utf-8", "surrogateescape")
+                )
+        return digest.hexdigest()
 
 
 def read_layout(tree: Tree, held_out: float | None = None) -> Layout:

@@ -10,24 +10,24 @@ Items = list[tuple[str, int]]  # names of images and the indices of their classe
 
 
 def hold_out(items: Items, classes: Sequence[str], share: float, under: str = "") -> tuple[Items, Items]:
-    """Training and test images. Every class has both; about `share` of its images are tested on.
+    """Training and test images: `share` of every class to test on, at least one image and at most all but one.
 
-    Each name (below the folder `under`) decides for itself: the choice is the same on every machine and in every
-    archive of the same files, and an image does not change sides when others come or go.
+    Names alone decide (those below the folder `under`), so the choice is the same on every machine and in every archive
+    of the same files.
     """
+    shuffled = sorted(items, key=lambda item: _place(item[0][len(under) :]))
     train: Items = []
     test: Items = []
     for index, name in enumerate(classes):
-        own = sorted((_place(item[0][len(under) :]), item) for item in items if item[1] == index)
+        own = [item for item in shuffled if item[1] == index]
         if len(own) < 2:
             raise UserError(f"class {name!r} has one image; to hold out test images, every class needs two or more")
-        count = min(max(sum(place < share for place, _ in own), 1), len(own) - 1)
-        test += [item for _, item in own[:count]]
-        train += [item for _, item in own[count:]]
+        count = min(max(round(share * len(own)), 1), len(own) - 1)
+        test += own[:count]
+        train += own[count:]
     return sorted(train), sorted(test)
 
 
-def _place(name: str) -> float:
-    """A number from 0 to 1 that depends on the name alone."""
-    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+def _place(name: str) -> bytes:
+    """Where a name comes in an order that has nothing to do with its letters."""
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()

@@ -40,8 +40,14 @@ class LabelledImages(Dataset):
     """
 
     def __init__(
-        self, base: torch.Tensor | Pairs, targets: torch.Tensor, size: int, indices: torch.Tensor | None = None
+        self,
+        base: torch.Tensor | Pairs,
+        targets: torch.Tensor,
+        size: int,
+        indices: torch.Tensor | None = None,
+        digest: str | None = None,
     ) -> None:
+        self.digest = digest  # of the source that it is a part of, where that can change
         self.images = base if isinstance(base, torch.Tensor) else None
         self.targets, self.size = targets, size
         self._base: Any = base  # a large one is shared by all tasks, each with its indices
@@ -72,7 +78,7 @@ class LabelledImages(Dataset):
         images = torch.empty(len(self), 3, self.size, self.size, dtype=torch.uint8)
         for first in range(0, len(self), 1024):
             images[first : first + 1024] = self.fetch(torch.arange(first, min(first + 1024, len(self))))[0]
-        return LabelledImages(images, self.targets, self.size)
+        return LabelledImages(images, self.targets, self.size, digest=self.digest)
 
     def of_classes(self, classes: Sequence[int]) -> "LabelledImages":
         """Only the images of these classes, relabelled 0..k-1 in their order."""
@@ -86,8 +92,9 @@ class LabelledImages(Dataset):
         """The images at `kept`, with new targets where given."""
         targets = self.targets[kept] if targets is None else targets
         if self.images is not None:
-            return LabelledImages(self.images[kept], targets, self.size)
-        return LabelledImages(self._base, targets, self.size, kept if self._indices is None else self._indices[kept])
+            return LabelledImages(self.images[kept], targets, self.size, digest=self.digest)
+        chosen = kept if self._indices is None else self._indices[kept]
+        return LabelledImages(self._base, targets, self.size, chosen, self.digest)
 
 
 Opened = tuple[LabelledImages, LabelledImages, list[str]]  # train, test, class names
@@ -169,7 +176,7 @@ def _open_lmdbs(folder: Path, size: int) -> Opened:
                 f"{images.folder} stores {images.size}x{images.size} images, the classifier wants {size}x{size}; "
                 f"prepare it again with --size {size} --exact"
             )
-        parts.append(LabelledImages(images, images.targets, size))
+        parts.append(LabelledImages(images, images.targets, size, digest=images.digest))
         labels.append(images.labels)
     if labels[0] != labels[1]:
         raise UserError(f"{folder}: train.lmdb and test.lmdb differ in classes; prepare them in one command")
@@ -188,8 +195,8 @@ def _open_tree(data: str, size: int, held_out: float | None) -> Opened:
         raise UserError(f"no labelled images at {data}; get them as its --help says, then: {_preparation(data)}")
     tree = open_tree(data)
     layout = read_layout(tree, held_out)
-    parts = []
+    digest, parts = layout.digest(tree), []
     for items in (layout.train, layout.test):
         targets = torch.tensor([target for _, target in items])
-        parts.append(LabelledImages(TreeImages(tree, items, size), targets, size))
+        parts.append(LabelledImages(TreeImages(tree, items, size), targets, size, digest=digest))
     return parts[0], parts[1], layout.classes

@@ -26,6 +26,7 @@ class ClassSource:
     data: str
     take: int | None = None
     held_out: float | None = None
+    digest: str | None = None  # of the training images, as a run recorded it: others are refused
 
 
 Parts = tuple[LabelledImages, LabelledImages]  # training and test images
@@ -45,6 +46,10 @@ class LabelledTask:
     @functools.cached_property
     def parts(self) -> Parts:
         return self.open()
+
+    @property
+    def is_open(self) -> bool:
+        return "parts" in vars(self)
 
     @property
     def train(self) -> LabelledImages:
@@ -116,6 +121,10 @@ def _tasks_of(
         train, test, classes = open_labelled(
             source.data, size=size, seed=seed or 0, limit=limit, held_out=source.held_out
         )
+        if source.digest not in (None, train.digest):
+            raise UserError(
+                f"source {source.name}: {source.data} holds other images than this run was started with; put those back"
+            )
         shares = split_classes(source.name, len(classes), seed)
         if source.take is not None and not 1 <= source.take <= len(shares):
             raise UserError(f"{source.name}: cannot take {source.take} of {len(shares)} tasks")

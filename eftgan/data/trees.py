@@ -39,6 +39,13 @@ class Tree:
             raise ValueError(f"it has {facts.st_size} bytes, more than any image here may have ({MAX_FILE_BYTES})")
         return (self.path / name).read_bytes()
 
+    def size_of(self, name: str) -> int:
+        """Bytes of one file, without reading it; 0 where it cannot be told."""
+        try:
+            return (self.path / name).stat().st_size
+        except OSError:
+            return 0
+
     def text(self, name: str) -> str:
         """The content of one text file; a UserError that names it where it is missing."""
         if name not in self:
@@ -79,6 +86,9 @@ class TarTree(Tree):
             kind = "a tar, plain or packed by gzip" if self._packed is None else "a tar packed by gzip"
             raise UserError(f"{path} cannot be read as {kind} ({error}); fetch it again") from error
         super().__init__(path, list(self._spans))
+
+    def size_of(self, name: str) -> int:
+        return self._spans[name][1]
 
     def read(self, name: str) -> bytes:
         if name not in self:
@@ -125,14 +135,17 @@ class ZipTree(Tree):
     def __init__(self, path: Path):
         try:
             with zipfile.ZipFile(path) as archive:
-                names = [info.filename for info in archive.infolist() if not info.is_dir()]
+                self._sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
             raise UserError(f"{path} is not a whole zip file ({error}); fetch it again") from error
-        super().__init__(path, names)
+        super().__init__(path, list(self._sizes))
         self._handle: tuple[int, zipfile.ZipFile] | None = None
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_handle": None}
+
+    def size_of(self, name: str) -> int:
+        return self._sizes[name]
 
     def read(self, name: str) -> bytes:
         if self._handle is None or self._handle[0] != os.getpid():

@@ -254,3 +254,6 @@ def test_a_folder_of_classes_becomes_a_classifier(tiny_classes, tmp_path, capsys
     assert len(run.labelled[0].train) + len(run.labelled[0].test) == 24
     tested = [line.n for line in read_scores(run.folder.scores) if line.metric == TIL]
     assert tested == [len(run.labelled[0].test)]
+    (tmp_path / "tones/dark/3.png").unlink()  # and so other images would be held out
+    with pytest.raises(UserError, match="tones holds other images than this run was started with"):
+        ClassifierRun(tmp_path / "run").labelled[0].train  # noqa: B018
