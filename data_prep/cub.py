@@ -1,6 +1,6 @@
 """birds: Caltech-UCSD Birds-200-2011, cropped round the bird
 
-Where:    https://data.caltech.edu/records/65de6-vp158 (CUB_200_2011.tgz; unpack it).
+Where:    https://data.caltech.edu/records/65de6-vp158 (CUB_200_2011.tgz, as it comes or unpacked).
 Layout:   SOURCE/{images.txt,bounding_boxes.txt,train_test_split.txt} and SOURCE/images/<class>/*.jpg
           The crop is a square of half side r = 0.75 max(w, h) round the box's centre, cut off at the border.
 Example:  python -m data_prep cub CUB_200_2011 data/birds.lmdb --size 64
