@@ -1,6 +1,7 @@
 """Where the images of a generator's tasks come from."""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,9 +69,12 @@ def open_images(
     images = LmdbImages(data, limit=limit)
     if images.size < size:
         command, _, source = (meta["source"] or "folder SOURCE").partition(" ")
+        words = shlex.join(
+            ["python", "-m", "data_prep", command, source, str(data), "--size", str(size), "--overwrite"]
+        )
         raise UserError(
             f"{data} stores {images.size}x{images.size} images, too small to train at {size}x{size}; prepare "
-            f"it again with: python -m data_prep {command} {source} {data} --size {size} --overwrite"
+            f"it again with: {words}"
         )
     return images if images.targets is None else WithoutLabels(images)
 
