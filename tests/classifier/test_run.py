@@ -221,7 +221,7 @@ def check_many(run, photos, capsys):
         assert shown[1 + number] == f"{photos}/inner/{number}.png  {name} {share:.1%}  (task {run.tasks[0]})"
     assert shown[0].startswith(f"{photos}/broken.png  cannot be read as an image (")
     assert shown[5] == "4 images, 1 unreadable"
-    counted = {line.split()[1]: int(line.split()[0]) for line in shown[6:-1]}
+    counted = {line.split("  (")[0][9:]: int(line[:7]) for line in shown[6:-1]}
     assert counted == Counter(name for name, _ in answers)
     table = list(csv.DictReader((photos / "found.csv").open()))
     assert [row["class"] for row in table] == ["", *(name for name, _ in answers)]
