@@ -68,7 +68,7 @@ class Cache:
 
     def entry(self, source: Source, size: int) -> Path:
         """The file that knows the set of a source which looks as it does now."""
-        facts = [_VERSION, size, source.limit, str(source.path), source.looked]
+        facts = [_VERSION, size, source.limit, str(source.path), source.looked[0]]
         return self.path / "known" / f"{_digest(facts)}.json"
 
     def known(self, entry: Path) -> Path | None:
@@ -106,7 +106,7 @@ class Cache:
 
     def remember(self, source: Source, entry: Path, made: Path) -> None:
         """Note how the source looked, so that it need not be read again; not if it was too new to be told apart."""
-        if source.changed_at() < source.opened_at - _SETTLED_S:
+        if source.looked[1] / 1e9 < source.opened_at - _SETTLED_S:
             write_json(entry, {"set": made.name, "source": str(source.path)})
 
     @contextlib.contextmanager

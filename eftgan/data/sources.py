@@ -46,17 +46,18 @@ class Source(ABC):
         return []
 
     @functools.cached_property
-    def looked(self) -> list[list[Any]]:
-        """How it looked when someone first asked."""
+    def looked(self) -> tuple[str, int]:
+        """How it looked when someone first asked, and when any of its files had changed last (nanoseconds)."""
         return self._looks()
 
-    def _looks(self) -> list[list[Any]]:
-        """What changes when a file does, known without reading any; the last of it is set by the system alone."""
-        return [[str(path), *_facts(path)] for path in self.files()]
-
-    def changed_at(self) -> float:
-        """When any of its files had changed last."""
-        return max(facts[-1] for facts in self.looked) / 1e9
+    def _looks(self) -> tuple[str, int]:
+        """A digest of what changes when a file does, found without reading any."""
+        digest, newest = hashlib.sha256(), 0
+        for path in self.files():
+            facts = _facts(path)
+            digest.update(f"{path}\0{facts}\n".encode("utf-8", "surrogateescape"))
+            newest = max(newest, facts[-1])
+        return digest.hexdigest(), newest
 
     def refuse_changes(self) -> None:
         """Refuse what changed since it was first looked at."""
@@ -134,4 +135,4 @@ def _facts(path: Path) -> list[int]:
         facts = path.stat()
     except OSError:
         return [0, 0, 0, 0]
-    return [facts.st_size, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns]
+    return [facts.st_size, facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns]  # the last is set by the system alone
