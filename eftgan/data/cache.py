@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from eftgan.data.atomic_folder import remove_stale
-from eftgan.data.conversion import DEFAULT_WORKERS, Tally, convert, default_encoding, stored_size
+from eftgan.data.conversion import DEFAULT_WORKERS, Job, Tally, convert, default_encoding, stored_size
 from eftgan.data.sources import Source, open_source
 from eftgan.data.stores import read_meta
 from eftgan.errors import UserError
@@ -49,14 +49,11 @@ def cached_set(data: str | os.PathLike, *, size: int, limit: int | None = None) 
     entry = cache.entry(source, size)
     found = cache.known(entry)
     if found is None:
-        with cache.locked(source):
-            found = cache.known(entry) or cache.of_content(source, size)
-            made = found or cache.make(source, size)
-            cache.remember(source, entry, made)
-    if found is None:
-        return made
-    if _is_first():
-        print(f"{data}: as converted before, {found}", flush=True)
+        with cache.locked(str(source.path), source):  # so that one reads it, and others then know it
+            found = cache.known(entry) or cache.find_or_make(source, size)
+            cache.remember(source, entry, found)
+    else:
+        _say_found(source, found)
     return found
 
 
@@ -79,14 +76,20 @@ class Cache:
             return None
         return found if _is_whole(found) else None
 
-    def of_content(self, source: Source, size: int) -> Path | None:
-        """A set made of the same content, wherever that was."""
-        return next(filter(_is_whole, (self.path / "sets").glob(f"*-{_key(source, size)}.lmdb")), None)
+    def find_or_make(self, source: Source, size: int) -> Path:
+        """The set made of the same content, wherever that was, or a new one."""
+        job, key = source.job(), _digest([_VERSION, size, source.limit, source.content])
+        with self.locked(key, source):  # a copy of it may be converted at the same time
+            found = next(filter(_is_whole, (self.path / "sets").glob(f"*-{key}.lmdb")), None)
+            if found is None:
+                path = self.path / "sets" / f"{plain_name(source.path)}-{size}-{key}.lmdb"
+                return self._make(source, job, size, path)
+        _say_found(source, found)
+        return found
 
-    def make(self, source: Source, size: int) -> Path:
-        """A new set, which is said in a line; the caller holds the source's lock."""
-        job, stored = source.job(), stored_size(size, exact=False)
-        path = self.path / "sets" / f"{plain_name(source.path)}-{size}-{_key(source, size)}.lmdb"
+    def _make(self, source: Source, job: Job, size: int, path: Path) -> Path:
+        """A new set, which is said in a line."""
+        stored = stored_size(size, exact=False)
         remove_stale(path.parent)
         shutil.rmtree(path, ignore_errors=True)  # a damaged one
         tally = Tally(remedy=f"repair or remove them in {source.typed}")
@@ -110,9 +113,9 @@ class Cache:
             write_json(entry, {"set": made.name, "source": str(source.path)})
 
     @contextlib.contextmanager
-    def locked(self, source: Source) -> Iterator[None]:
-        """Hold off others who want to convert the same source; the lock ends with the process, however it ends."""
-        path = self.path / "locks" / f"{_digest(str(source.path))}.lock"
+    def locked(self, what: str, source: Source) -> Iterator[None]:
+        """Hold off others who want to convert the same; the lock ends with the process, however it ends."""
+        path = self.path / "locks" / f"{_digest(what)}.lock"
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = open(path, "w")  # noqa: SIM115
@@ -153,8 +156,9 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _key(source: Source, size: int) -> str:
-    return _digest([_VERSION, size, source.limit, source.content])
+def _say_found(source: Source, found: Path) -> None:
+    if _is_first():
+        print(f"{source.typed}: as converted before, {found}", flush=True)
 
 
 def _digest(facts: object) -> str:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import tarfile
 import time
 import zipfile
@@ -212,10 +213,11 @@ def ask(barrier, answers, photos) -> None:
     answers.put(str(cached_set(photos, size=32)))
 
 
-def test_of_several_processes_one_converts_and_the_others_wait(photos, capfd):
+def test_of_several_processes_one_converts_and_the_others_wait_even_if_one_reads_a_copy(photos, tmp_path, capfd):
     context = multiprocessing.get_context("fork")
     barrier, answers = context.Barrier(3), context.Queue()
-    workers = [context.Process(target=ask, args=(barrier, answers, photos)) for _ in range(3)]
+    places = (photos, photos, Path(shutil.copytree(photos, tmp_path / "copies/photos")))
+    workers = [context.Process(target=ask, args=(barrier, answers, place)) for place in places]
     for worker in workers:
         worker.start()
     found = {answers.get(timeout=60) for _ in workers}
