@@ -1,7 +1,6 @@
 """`python -m data_prep`: one subcommand a data set, and `check` and `info` for what was made."""
 
 import argparse
-import sys
 from types import ModuleType
 
 from data_prep import cats, cifar, cub, folder, inspection, lsun, svhn, tiny
@@ -49,8 +48,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        print("interrupted; nothing was written", file=sys.stderr)
-        sys.exit(130)
+    main()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from data_prep.common import Job
+from eftgan.data.conversion import Job
 from eftgan.data.images import decode_rgb
-from eftgan.data.trees import Tree, open_tree
+from eftgan.data.trees import TARS, Tree, open_tree
 from eftgan.errors import UserError
 
 SIZE, EXACT = 64, False
@@ -48,7 +48,7 @@ def plan(args: argparse.Namespace) -> Job:
 
 
 def _find(root: Path, synset: str) -> Tree | None:
-    places = (root / "train" / synset, root / synset, root / "train" / f"{synset}.tar", root / f"{synset}.tar")
+    places = (folder / f"{synset}{ending}" for ending in ("", *TARS) for folder in (root / "train", root))
     return next((open_tree(place) for place in places if place.exists()), None)
 
 

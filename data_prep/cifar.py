@@ -1,8 +1,8 @@
 """CIFAR-10 or CIFAR-100, train and test, labelled
 
 Where:    https://www.cs.toronto.edu/~kriz/cifar.html (the python version; unpack it).
-Layout:   SOURCE/cifar-10-batches-py or SOURCE/cifar-100-python (torchvision's own files), or a tree, .tar or
-          .zip of train/<class>/<image> and test/<class>/<image>.
+Layout:   SOURCE/cifar-10-batches-py or SOURCE/cifar-100-python (torchvision's own files), or a tree, .tar,
+          .tar.gz or .zip of train/<class>/<image> and test/<class>/<image>.
           OUTPUT becomes a folder of train.lmdb and test.lmdb.
 Example:  python -m data_prep cifar downloads data/cifar100 --classes 100
 """
@@ -10,8 +10,8 @@ Example:  python -m data_prep cifar downloads data/cifar100 --classes 100
 import argparse
 
 from data_prep import folder
-from data_prep.common import Job
 from data_prep.torchvision_files import splits_from_torchvision
+from eftgan.data.conversion import Job
 from eftgan.data.trees import open_tree
 
 SIZE, EXACT = 32, True

@@ -1,6 +1,6 @@
 """birds: Caltech-UCSD Birds-200-2011, cropped round the bird
 
-Where:    https://data.caltech.edu/records/65de6-vp158 (CUB_200_2011.tgz; unpack it).
+Where:    https://data.caltech.edu/records/65de6-vp158 (CUB_200_2011.tgz, as it comes or unpacked).
 Layout:   SOURCE/{images.txt,bounding_boxes.txt,train_test_split.txt} and SOURCE/images/<class>/*.jpg
           The crop is a square of half side r = 0.75 max(w, h) round the box's centre, cut off at the border.
 Example:  python -m data_prep cub CUB_200_2011 data/birds.lmdb --size 64
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from data_prep.common import Job
+from eftgan.data.conversion import Job
 from eftgan.data.images import decode_rgb
 from eftgan.data.trees import Tree, open_tree
 from eftgan.errors import UserError

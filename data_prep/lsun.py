@@ -6,13 +6,9 @@ Example:  python -m data_prep lsun church_outdoor_train_lmdb data/churches.lmdb 
 """
 
 import argparse
-from dataclasses import dataclass
 
-from PIL import Image
-
-from data_prep.common import Job
-from eftgan.data.images import decode_rgb
-from eftgan.data.stores import lsun_keys, read_entry
+from eftgan.data.conversion import Job, LoadEntry
+from eftgan.data.stores import lsun_keys
 
 SIZE, EXACT = 64, False
 
@@ -23,13 +19,3 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def plan(args: argparse.Namespace) -> Job:
     return Job([(key, None) for key in lsun_keys(args.source)], LoadEntry(args.source))
-
-
-@dataclass(frozen=True)
-class LoadEntry:
-    """Decode the image behind one key."""
-
-    path: str
-
-    def __call__(self, key: bytes) -> Image.Image:
-        return decode_rgb(read_entry(self.path, key))

@@ -1,8 +1,8 @@
 """SVHN (street view house numbers), train and test, labelled
 
 Where:    http://ufldl.stanford.edu/housenumbers (train_32x32.mat and test_32x32.mat).
-Layout:   SOURCE/{train,test}_32x32.mat (torchvision's own files), or a tree, .tar or .zip of
-          train/<class>/<image> and test/<class>/<image>.
+Layout:   SOURCE/{train,test}_32x32.mat (torchvision's own files), or a tree, .tar, .tar.gz or
+          .zip of train/<class>/<image> and test/<class>/<image>.
           OUTPUT becomes a folder of train.lmdb and test.lmdb.
 Example:  python -m data_prep svhn downloads data/svhn
 """
@@ -10,8 +10,8 @@ Example:  python -m data_prep svhn downloads data/svhn
 import argparse
 
 from data_prep import folder
-from data_prep.common import Job
 from data_prep.torchvision_files import splits_from_torchvision
+from eftgan.data.conversion import Job
 from eftgan.data.trees import open_tree
 
 SIZE, EXACT = 32, True

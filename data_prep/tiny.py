@@ -9,7 +9,7 @@ Example:  python -m data_prep tiny tiny-imagenet-200.zip data/tiny-imagenet
 
 import argparse
 
-from data_prep.common import Job, LoadFromTree
+from eftgan.data.conversion import Job, LoadFromTree
 from eftgan.data.trees import class_folders, open_tree
 from eftgan.errors import UserError
 

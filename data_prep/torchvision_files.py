@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data_prep.common import Job
+from eftgan.data.conversion import Job
 from eftgan.data.torchvision_sets import load_split
 
 

@@ -6,6 +6,7 @@ pydantic checks the types; unknown keys are found here, so that the nearest vali
 import dataclasses
 import difflib
 import json
+import math
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -209,6 +210,7 @@ def build(kind: type[Config], data: Data, where: str = "config") -> Config:
         text = json.dumps(data, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{where}: not a plain mapping of names to values ({error})") from error
+    _refuse_infinite(data, where)
     if "\\u0000" in text:
         raise UserError(f"{where}: a value holds a NUL character")
     try:
@@ -216,6 +218,15 @@ def build(kind: type[Config], data: Data, where: str = "config") -> Config:
     except ValidationError as error:
         lines = [_explain(problem) for problem in error.errors()]
         raise UserError(f"{where}: " + "; ".join(dict.fromkeys(lines))) from error
+
+
+def _refuse_infinite(value: Any, where: str, path: str = "") -> None:
+    """Refuse numbers that JSON, and so a run's own files, cannot hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{where}: {path.removesuffix('.')} is {value}, not a number to compute with")
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        _refuse_infinite(each, where, f"{path}{key}.")
 
 
 def load(kind: type[Config], path: Path | None, overrides: Sequence[str] = ()) -> Config:

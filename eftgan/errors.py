@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -12,9 +13,16 @@ class UserError(Exception):
 
 @contextlib.contextmanager
 def exit_on_user_error() -> Iterator[None]:
-    """Turn a UserError, or a file that the system refuses, into one message on stderr and exit code 2."""
+    """Turn a UserError, or a file that the system refuses, into one message on stderr and exit code 2.
+
+    Ctrl-C is a message too, with the code that shells give it, however early it comes: much is imported first.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        if os.environ.get("RANK", "0") == "0":
+            print("\ninterrupted; what was written before is whole: run the same command again", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     except UserError as error:
         _stop(str(error))
     except OSError as error:

@@ -1,6 +1,8 @@
 """Names that several parts agree on, and the rule for names of tasks."""
 
 import re
+from collections.abc import Sequence
+from pathlib import PurePath
 
 from eftgan.errors import UserError
 
@@ -23,3 +25,18 @@ def check_task_name(name: str) -> str:
     if name == REAL:
         raise UserError(f"task name {name!r} is not usable: scores of real images carry it; choose another")
     return name
+
+
+def refuse_alike_names(names: Sequence[str]) -> None:
+    """Refuse tasks whose names differ in case only: on some disks their files would be one."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.casefold(), name)
+        if other != name:
+            raise UserError(f"task names {other} and {name} differ in case only; choose another name for one of them")
+
+
+def plain_name(path: PurePath) -> str:
+    """A file's name without its endings, of such letters as names of tasks have."""
+    stem = re.sub(r"(\.tar)?\.\w{1,5}$", "", path.name, flags=re.ASCII)
+    return re.sub(r"[^\w-]+", "-", stem, flags=re.ASCII).strip("-_")[:40] or "images"

@@ -2,9 +2,12 @@
 
 import gc
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subprocesses inherit it
+os.environ["EFTGAN_CACHE"] = tempfile.mkdtemp(prefix="eftgan-cache-")  # nobody's own
 
 import pytest
 import torch
@@ -16,6 +19,10 @@ def pytest_collection_finish() -> None:
     """What is imported stays: collecting garbage after every task then takes a hundredth of the time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ["EFTGAN_CACHE"], ignore_errors=True)
 
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -32,11 +32,15 @@ class SourceConfig:
     data: Annotated[
         str,
         Doc(
-            "a folder of train.lmdb and test.lmdb (python -m data_prep), torchvision:NAME:FOLDER, a folder, tar or zip "
-            "of train/CLASS/IMAGE and test/CLASS/IMAGE (or val/), or shapes:CLASSES"
+            "a folder, .zip, .tar or .tar.gz of CLASS/IMAGE, or of train/CLASS/IMAGE and test/CLASS/IMAGE (or val/); "
+            "a folder of train.lmdb and test.lmdb (python -m data_prep), torchvision:NAME:FOLDER, or shapes:CLASSES"
         ),
     ]
     take: Annotated[Count | None, Doc("only the first so many tasks")] = None
+    held_out: Annotated[
+        Annotated[float, Field(gt=0, lt=1)] | None,
+        Doc("the share of every class to test on, of data without test/ (null: 0.2)"),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,7 @@ class ClassifierExperiment(Experiment):
 
     @property
     def class_sources(self) -> list[ClassSource]:
-        return [ClassSource(source.name, source.data, source.take) for source in self.sources]
+        return [ClassSource(**dataclasses.asdict(source)) for source in self.sources]
 
     @property
     def task_names(self) -> list[str]:
@@ -153,9 +157,14 @@ def open_classes(experiment: ClassifierExperiment) -> list[LabelledTask]:
     folder, names, method = RunFolder(Path(experiment.out)), experiment.task_names, experiment.method
     finished, known = folder.finished(names), folder.read_classes()
     needed = {task for last in range(len(finished), len(names)) for task in method.trains_on(names[: last + 1])}
+    records = folder.data_records()
     tasks = labelled_tasks(
         [
-            dataclasses.replace(source, data=recorded_path(source.data, folder.data_records().get(source.name)))
+            dataclasses.replace(
+                source,
+                data=recorded_path(source.data, records.get(source.name)),
+                digest=records.get(source.name, {}).get("digest"),
+            )
             for source in experiment.class_sources
         ],
         size=experiment.network.size,

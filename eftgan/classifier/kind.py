@@ -12,7 +12,7 @@ from eftgan.classifier.scorer import ClassifierScorer
 from eftgan.classifier.trainer import ClassifierTrainer
 from eftgan.data.collection import WithoutLabels
 from eftgan.data.sequences import data_record
-from eftgan.data.splits import LabelledTask
+from eftgan.data.splits import LabelledTask, task_names_of
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import score_lines
@@ -39,10 +39,14 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
     def data_records(
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask]
     ) -> dict[str, dict[str, str]]:
-        named = [(source.name, source.data) for source in experiment.sources]
+        digests = {task.name: task.train.digest for task in tasks if task.is_open}
+        records = {
+            source.name: data_record(source.data, digests.get(task_names_of(source)[0]))
+            for source in experiment.class_sources
+        }
         if experiment.auxiliary is not None:
-            named.append((AUXILIARY, experiment.auxiliary.data))
-        return {name: data_record(data) for name, data in named}
+            records[AUXILIARY] = data_record(experiment.auxiliary.data)
+        return records
 
     def find_nearest(
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask], wanted: Sequence[str]

@@ -1,7 +1,8 @@
 """Run folders of classifier training, read back: the classifier after any task, and what it says of an image."""
 
 import functools
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
@@ -15,6 +16,8 @@ from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import final_lines
 from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.run import SavedRun
+
+Answer = tuple[str, list[tuple[str, float]]]  # a task, and its classes by probability
 
 
 class ClassifierRun(SavedRun[ClassifierExperiment]):
@@ -43,16 +46,24 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network, self.experiment.method)
         return network.eval()
 
-    def classify(self, image: Tensor, task: str | None = None) -> tuple[str, list[tuple[str, float]]]:
+    def classify(self, image: Tensor, task: str | None = None) -> Answer:
         """The task of a uint8 (3, S, S) image (inferred if not given) and its classes by probability."""
-        after = len(self.trained) - 1
+        return self.asker(task)(image)
+
+    def asker(self, task: str | None = None) -> Callable[[Tensor], Answer]:
+        """What classifies one image after another, with the network built once."""
         names = self.trained if task is None else [self.trained[self.index(task)]]
-        network = self.classifier(after)
-        logits = logits_together(network, names, self.experiment.pixels(image[None]))
-        found = int(infer_tasks(logits, joined=shares_features(network, names)))
-        shares = logits[found][0].softmax(0)
-        ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
-        return names[found], ranked
+        network = self.classifier(len(self.trained) - 1)
+        joined = shares_features(network, names)
+
+        def classify(image: Tensor) -> Answer:
+            logits = logits_together(network, names, self.experiment.pixels(image[None]))
+            found = int(infer_tasks(logits, joined=joined))
+            shares = logits[found][0].softmax(0)
+            ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
+            return names[found], ranked
+
+        return classify
 
     def describe_network(self) -> str:
         return f"{self.experiment.network.name}, {self.experiment.network.size} pixels"
@@ -62,14 +73,14 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
 
     def summary(self) -> str:
         """What came out, and what a person does next."""
-        last = len(self.trained) - 1
+        last, path = len(self.trained) - 1, shlex.quote(str(self.folder.path))
         return "\n".join([
             f"\n{last + 1} tasks trained: {', '.join(self.trained)}",
             *(f"  {line}" for line in final_lines(self.folder.path, last)),
             f"  report   {self.folder.report}",
             "next:",
-            f"  eftgan classify {self.folder.path} --image photo.jpg",
-            f"  eftgan report {self.folder.path} OTHER_RUN ...",
+            f"  eftgan classify {path} --image photo.jpg    # or a folder of them",
+            f"  eftgan report {path} OTHER_RUN ...",
         ])  # fmt: skip
 
 

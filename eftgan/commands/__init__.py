@@ -43,20 +43,16 @@ class Verb(Protocol):
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry of the console script: a UserError is one message and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if not words or words[0] not in VERBS:
-        overview = _overview()
-        overview.parse_args(words)  # ends with the help, the version, or a message
-        overview.error("begin with a command")
-    name, *rest = words
-    verb = load_verb(name)
     with exit_on_user_error():
+        if not words or words[0] not in VERBS:
+            overview = _overview()
+            overview.parse_args(words)  # ends with the help, the version, or a message
+            overview.error("begin with a command")
+        name, *rest = words
+        verb = load_verb(name)
         args = verb_parser(name, verb, rest).parse_intermixed_args(rest)
         args.command_line = command_line(words)
-        try:
-            verb.run(args)
-        except KeyboardInterrupt:
-            print("\ninterrupted; what was written before is whole: run the same command again", file=sys.stderr)
-            sys.exit(130)
+        verb.run(args)
 
 
 def load_verb(name: str) -> Verb:

@@ -1,6 +1,8 @@
 """`eftgan train`, and what train_gan.py and train_classifier.py do: from a config to a trained run."""
 
 import argparse
+import json
+import re
 import shlex
 import signal
 import sys
@@ -14,6 +16,9 @@ HELP = "Train on one task after another; the same command continues a run that w
 EXAMPLES = """\
 eftgan train gan                                    the built-in demo: four collections, minutes
 eftgan train classifier                             the built-in demo: three tasks, a minute
+eftgan train gan --data photos/                     a folder of your own, or a .zip, .tar or .tar.gz
+eftgan train classifier --data flowers.zip          of labelled images: flowers/<class>/*.jpg
+eftgan train gan --resume runs/photos --data birds/ one more task
 eftgan train gan --config cats_birds_churches_towers_32 training.steps=2000 out=runs/mine
 eftgan train gan --config shapes/eft-plus           a recipe: what shapes/eft-plus.yaml changes in shapes.yaml
 eftgan train classifier --config my.yaml method=lwf
@@ -24,7 +29,7 @@ accelerate launch -m eftgan train gan               on every device of the machi
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from eftgan.kinds import KINDS
 
-    parser.usage = "eftgan train KIND [--config NAME_OR_FILE | --resume RUN] [key=value ...]"
+    parser.usage = "eftgan train KIND [--config NAME_OR_FILE | --resume RUN] [--data PATH ...] [key=value ...]"
     parser.add_argument("kind", metavar="KIND", choices=tuple(KINDS), help=f"what to train: {' or '.join(KINDS)}")
     add_config_arguments(parser)
 
@@ -37,6 +42,8 @@ def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     given = f"a YAML file, or the name of a config that comes with eftgan (default: {DEMO})"
     source.add_argument("--config", metavar="NAME_OR_FILE", help=given)
     source.add_argument("--resume", type=Path, metavar="RUN", help="continue a run, or give it further tasks")
+    learned = "a folder or archive of images to learn in place of the config's; repeat it for further tasks"
+    parser.add_argument("--data", action="append", metavar="PATH", help=learned)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="set any key; key+=value adds to a list")
 
 
@@ -87,7 +94,7 @@ def train(kind_name: str, args: argparse.Namespace, command: str) -> None:
     from eftgan.config import load
     from eftgan.kinds import DEMO, find_config, load_kind
 
-    overrides = list(args.overrides)
+    overrides = [*data_words(kind_name, args.data or (), bool(args.resume)), *args.overrides]
     if args.resume:
         path = _config_to_resume(args.resume, kind_name)
         overrides.append(f"out={args.resume}")
@@ -104,6 +111,24 @@ def train(kind_name: str, args: argparse.Namespace, command: str) -> None:
         exit_stopped(str(stopped), command, stopped.signal)
     except KeyboardInterrupt:
         exit_stopped("interrupted; what was saved before is whole", command, signal.SIGINT)
+
+
+def data_words(kind_name: str, paths: Sequence[str], resumes: bool) -> list[str]:
+    """What `--data` stands for: a task (or source) for each path, called as it is, in a run of the first one's name.
+
+    A run that is resumed gets them as further ones.
+    """
+    from eftgan.kinds import load_kind
+    from eftgan.names import plain_name
+
+    if not paths:
+        return []
+    key = load_kind(kind_name).sequence_key
+    names = [re.sub(r"-(\d+)$", r"_\1", plain_name(Path(path))) for path in paths]  # NAME-10 would mean ten classes
+    entries = [{"name": name, "data": path} for name, path in zip(names, paths, strict=True)]
+    if resumes:
+        return [f"{key}+={json.dumps(entry)}" for entry in entries]
+    return [f"out=runs/{names[0]}", f"{key}={json.dumps(entries)}"]
 
 
 def _config_to_resume(run: Path, kind: str) -> Path:

@@ -28,7 +28,7 @@ def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterat
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_stale(path)
+        remove_stale(path.parent, path.name)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
         with open(temporary / _LOCK, "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held while the run lives: a leftover is known by its free lock
@@ -67,8 +67,9 @@ def _swap_in(temporary: Path, path: Path, *, overwrite: bool) -> None:
     sync_folder(path.parent)
 
 
-def _remove_stale(path: Path) -> None:
-    for leftover in path.parent.glob(f".{path.name}.*.tmp"):
+def remove_stale(parent: Path, name: str = "*") -> None:
+    """Remove what killed runs left in `parent` of a folder of this name, or of any."""
+    for leftover in parent.glob(f".{name}.*.tmp"):
         with contextlib.suppress(OSError):  # a live run holds the lock, or it is not ours to remove
             if not (leftover / _LOCK).exists() and time.time() - leftover.stat().st_mtime < 60:
                 continue  # made this moment by another run

@@ -12,10 +12,13 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".ti
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file name looks like an image that belongs to the data (not a hidden or resource file)."""
-    parts = name.split("/")
-    hidden = any(part.startswith(".") or part == "__MACOSX" for part in parts)
-    return not hidden and parts[-1].lower().endswith(IMAGE_SUFFIXES)
+    """Whether a file name looks like an image that belongs to the data."""
+    return not is_hidden_name(name) and name.lower().endswith(IMAGE_SUFFIXES)
+
+
+def is_hidden_name(name: str) -> bool:
+    """Whether a file is hidden, or one that a system keeps beside those of people."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
 
 
 def decode_rgb(content: bytes) -> Image.Image:

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import Dataset
 
-from eftgan.data.images import decode_rgb, fit_square, to_chw
+from eftgan.data.class_trees import TreeImages, read_layout
 from eftgan.data.lmdb import LmdbImages, spread
 from eftgan.data.shapes import LabelledShapes
 from eftgan.data.torchvision_sets import load_split
-from eftgan.data.trees import Tree, class_folders, open_tree
+from eftgan.data.trees import open_tree
 from eftgan.errors import UserError
 
 IN_MEMORY_BYTES = 2 << 30
@@ -40,8 +40,14 @@ class LabelledImages(Dataset):
     """
 
     def __init__(
-        self, base: torch.Tensor | Pairs, targets: torch.Tensor, size: int, indices: torch.Tensor | None = None
+        self,
+        base: torch.Tensor | Pairs,
+        targets: torch.Tensor,
+        size: int,
+        indices: torch.Tensor | None = None,
+        digest: str | None = None,
     ) -> None:
+        self.digest = digest  # of the source that it is a part of, where that can change
         self.images = base if isinstance(base, torch.Tensor) else None
         self.targets, self.size = targets, size
         self._base: Any = base  # a large one is shared by all tasks, each with its indices
@@ -72,7 +78,7 @@ class LabelledImages(Dataset):
         images = torch.empty(len(self), 3, self.size, self.size, dtype=torch.uint8)
         for first in range(0, len(self), 1024):
             images[first : first + 1024] = self.fetch(torch.arange(first, min(first + 1024, len(self))))[0]
-        return LabelledImages(images, self.targets, self.size)
+        return LabelledImages(images, self.targets, self.size, digest=self.digest)
 
     def of_classes(self, classes: Sequence[int]) -> "LabelledImages":
         """Only the images of these classes, relabelled 0..k-1 in their order."""
@@ -86,38 +92,22 @@ class LabelledImages(Dataset):
         """The images at `kept`, with new targets where given."""
         targets = self.targets[kept] if targets is None else targets
         if self.images is not None:
-            return LabelledImages(self.images[kept], targets, self.size)
-        return LabelledImages(self._base, targets, self.size, kept if self._indices is None else self._indices[kept])
-
-
-class TreeImages(Dataset):
-    """Images of a tree, decoded and fitted to `size` when they are read."""
-
-    def __init__(self, tree: Tree, items: list[tuple[str, int]], size: int):
-        self.tree, self.items, self.size = tree, items, size
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitems__(self, indices: Sequence[int]) -> list[tuple[torch.Tensor, int]]:
-        return [self[index] for index in indices]
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        name, target = self.items[index]
-        try:
-            return torch.from_numpy(to_chw(fit_square(decode_rgb(self.tree.read(name)), self.size))), target
-        except Exception as error:  # decoders raise whatever a damaged file makes of them
-            raise UserError(f"{self.tree.path}: {name} is unreadable ({error}); repair or remove it") from error
+            return LabelledImages(self.images[kept], targets, self.size, digest=self.digest)
+        chosen = kept if self._indices is None else self._indices[kept]
+        return LabelledImages(self._base, targets, self.size, chosen, self.digest)
 
 
 Opened = tuple[LabelledImages, LabelledImages, list[str]]  # train, test, class names
 
 
-def open_labelled(data: str, *, size: int, seed: int = 0, limit: int | None = None) -> Opened:
+def open_labelled(
+    data: str, *, size: int, seed: int = 0, limit: int | None = None, held_out: float | None = None
+) -> Opened:
     """Open a labelled source's train and test images at `size`.
 
     `shapes` or `shapes:<classes>`; `torchvision:<Name>:<folder>`; a folder of train.lmdb and test.lmdb as
-    data_prep makes it; a folder, tar or zip of train/<class>/ and test/<class>/ (or val/<class>/).
+    data_prep makes it; a folder, tar, tar.gz or zip of train/<class>/ and test/<class>/ (or val/<class>/), or of
+    <class>/ alone, of which `held_out` is the share to test on.
     """
     if data == "shapes" or data.startswith("shapes:"):
         opened = _open_shapes(data, size, seed)
@@ -126,7 +116,9 @@ def open_labelled(data: str, *, size: int, seed: int = 0, limit: int | None = No
     elif (Path(data).expanduser() / "train.lmdb").is_dir():
         opened = _open_lmdbs(Path(data).expanduser(), size)
     else:
-        opened = _open_tree(data, size)
+        opened, held_out = _open_tree(data, size, held_out), None
+    if held_out is not None:
+        raise UserError(f"{data}: held_out has no effect, it has test images of its own")
     train, test, classes = opened
     if limit is not None:
         train, test = (part.subset(_stratified(part.targets, limit)) for part in (train, test))
@@ -184,7 +176,7 @@ def _open_lmdbs(folder: Path, size: int) -> Opened:
                 f"{images.folder} stores {images.size}x{images.size} images, the classifier wants {size}x{size}; "
                 f"prepare it again with --size {size} --exact"
             )
-        parts.append(LabelledImages(images, images.targets, size))
+        parts.append(LabelledImages(images, images.targets, size, digest=images.digest))
         labels.append(images.labels)
     if labels[0] != labels[1]:
         raise UserError(f"{folder}: train.lmdb and test.lmdb differ in classes; prepare them in one command")
@@ -198,18 +190,13 @@ def _preparation(data: str) -> str:
     return f"python -m data_prep {before}{shlex.quote(data)}{after}"
 
 
-def _open_tree(data: str, size: int) -> Opened:
+def _open_tree(data: str, size: int, held_out: float | None) -> Opened:
     if not Path(data).expanduser().exists():
         raise UserError(f"no labelled images at {data}; get them as its --help says, then: {_preparation(data)}")
     tree = open_tree(data)
-    top = tree.prefix_of("train/")
-    test_folder = "test/" if tree.images(f"{top}test/") else "val/"
-    parts = []
-    for folder in ("train/", test_folder):
-        classes, items = class_folders(tree, top + folder)
+    layout = read_layout(tree, held_out)
+    digest, parts = layout.digest(tree), []
+    for items in (layout.train, layout.test):
         targets = torch.tensor([target for _, target in items])
-        parts.append((classes, LabelledImages(TreeImages(tree, items, size), targets, size)))
-    (classes, train), (test_classes, test) = parts
-    if classes != test_classes:
-        raise UserError(f"{tree.path}: train/ and {test_folder} differ in classes")
-    return train, test, classes
+        parts.append(LabelledImages(TreeImages(tree, items, size), targets, size, digest=digest))
+    return parts[0], parts[1], layout.classes

@@ -19,12 +19,14 @@ _NOTATION = re.compile(r"(?P<name>.+?)(-(?P<classes>\d+))?(/(?P<tasks>\d+))?")
 class ClassSource:
     """A labelled source in a sequence: `CIFAR-100/10` is its classes in 10 tasks, `CIFAR-10` one task of all.
 
-    `data` is what `open_labelled` takes; `take` keeps the first so many tasks of the source.
+    `data` and `held_out` are what `open_labelled` takes; `take` keeps the first so many tasks of the source.
     """
 
     name: str
     data: str
     take: int | None = None
+    held_out: float | None = None
+    digest: str | None = None  # of the training images, as a run recorded it: others are refused
 
 
 Parts = tuple[LabelledImages, LabelledImages]  # training and test images
@@ -44,6 +46,10 @@ class LabelledTask:
     @functools.cached_property
     def parts(self) -> Parts:
         return self.open()
+
+    @property
+    def is_open(self) -> bool:
+        return "parts" in vars(self)
 
     @property
     def train(self) -> LabelledImages:
@@ -112,7 +118,13 @@ def _tasks_of(
 
     @functools.cache
     def opened() -> tuple[LabelledImages, LabelledImages, list[str], list[list[int]]]:
-        train, test, classes = open_labelled(source.data, size=size, seed=seed or 0, limit=limit)
+        train, test, classes = open_labelled(
+            source.data, size=size, seed=seed or 0, limit=limit, held_out=source.held_out
+        )
+        if source.digest not in (None, train.digest):
+            raise UserError(
+                f"source {source.name}: {source.data} holds other images than this run was started with; put those back"
+            )
         shares = split_classes(source.name, len(classes), seed)
         if source.take is not None and not 1 <= source.take <= len(shares):
             raise UserError(f"{source.name}: cannot take {source.take} of {len(shares)} tasks")

@@ -74,6 +74,11 @@ def lmdb_folder(path: str | os.PathLike) -> Path:
     return path.parent if path.name == "data.mdb" else path
 
 
+def is_lmdb(path: str | os.PathLike) -> bool:
+    """Whether there is an LMDB of some form."""
+    return os.path.isfile(lmdb_folder(path) / "data.mdb")
+
+
 def read_meta(path: str | os.PathLike) -> dict[str, Any] | None:
     """The set's meta; None for an LMDB in LSUN's own form; a UserError for any other."""
     folder = lmdb_folder(path)

@@ -1,4 +1,4 @@
-"""A tree of files, whether it lies in a folder, a tar or a zip: sorted names and the bytes behind them."""
+"""A tree of files, whether it lies in a folder, a tar (packed by gzip or not) or a zip: sorted names and bytes."""
 
 import os
 import stat
@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eftgan.data.images import is_image_name
+from eftgan.data.packed import GZIP, FromTheBeginning, PackedFile
 from eftgan.errors import UserError
 
 MAX_FILE_BYTES = 1 << 28  # a packed file may say what it likes of its size
+TARS = (".tar", ".tar.gz", ".tgz")
 UNREAL = ("/proc/", "/sys/")  # not files, and without end
 
 
@@ -36,6 +38,13 @@ class Tree:
         if facts.st_size > MAX_FILE_BYTES:
             raise ValueError(f"it has {facts.st_size} bytes, more than any image here may have ({MAX_FILE_BYTES})")
         return (self.path / name).read_bytes()
+
+    def size_of(self, name: str) -> int:
+        """Bytes of one file, without reading it; 0 where it cannot be told."""
+        try:
+            return (self.path / name).stat().st_size
+        except OSError:
+            return 0
 
     def text(self, name: str) -> str:
         """The content of one text file; a UserError that names it where it is missing."""
@@ -67,30 +76,57 @@ class Tree:
 
 
 class TarTree(Tree):
-    """An uncompressed tar, read by offset."""
+    """A tar, read by offset; one that gzip packed is unpacked once to find its files, and read in place."""
 
     def __init__(self, path: Path):
+        self._packed = PackedFile(path) if _begins_with(path, GZIP) else None
         try:
-            with tarfile.open(path, "r:") as archive:
-                self._spans = {
-                    member.name.removeprefix("./"): (member.offset_data, member.size)
-                    for member in archive
-                    if member.isfile()
-                }
-        except (tarfile.TarError, ValueError, OverflowError) as error:
-            remedy = "the file is damaged; fetch it again" if path.suffix == ".tar" else f"run: gunzip {path}"
-            raise UserError(f"{path} cannot be read as an uncompressed tar ({error}); {remedy}") from error
+            self._spans = _spans(path, self._packed)
+        except (tarfile.TarError, ValueError, OverflowError, EOFError, zlib.error) as error:
+            kind = "a tar, plain or packed by gzip" if self._packed is None else "a tar packed by gzip"
+            raise UserError(f"{path} cannot be read as {kind} ({error}); fetch it again") from error
         super().__init__(path, list(self._spans))
+
+    def size_of(self, name: str) -> int:
+        return self._spans[name][1]
 
     def read(self, name: str) -> bytes:
         if name not in self:
             raise FileNotFoundError(f"{name} is not in {self.path}")
         offset, size = self._spans[name]
-        if offset + size > self.path.stat().st_size:
+        if size > MAX_FILE_BYTES:
+            raise ValueError(f"it has {size} bytes, more than any image here may have ({MAX_FILE_BYTES})")
+        if self._packed is not None:
+            content = self._packed.read_at(offset, size)
+        else:
+            with open(self.path, "rb") as handle:
+                handle.seek(offset)
+                content = handle.read(size)
+        if len(content) < size:
             raise EOFError("the archive ends inside this file")
-        with open(self.path, "rb") as handle:
-            handle.seek(offset)
-            return handle.read(size)
+        return content
+
+
+def _spans(path: Path, packed: PackedFile | None) -> dict[str, tuple[int, int]]:
+    """Offset and size of every file in a tar."""
+    if packed is None:
+        opened = tarfile.open(path, "r:")  # noqa: SIM115  # closed below
+    else:
+        stream = FromTheBeginning(packed)
+        opened = tarfile.open(fileobj=stream, mode="r|")  # type: ignore[call-overload]  # noqa: SIM115  # it only reads
+    with opened as archive:
+        found = {
+            member.name.removeprefix("./"): (member.offset_data, member.size) for member in archive if member.isfile()
+        }
+    if packed is not None:
+        while stream.read(1 << 20):  # to the end, where the checksum is
+            pass
+    return found
+
+
+def _begins_with(path: Path, magic: bytes) -> bool:
+    with open(path, "rb") as handle:
+        return handle.read(len(magic)) == magic
 
 
 class ZipTree(Tree):
@@ -99,14 +135,17 @@ class ZipTree(Tree):
     def __init__(self, path: Path):
         try:
             with zipfile.ZipFile(path) as archive:
-                names = [info.filename for info in archive.infolist() if not info.is_dir()]
+                self._sizes = {info.filename: info.file_size for info in archive.infolist() if not info.is_dir()}
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
             raise UserError(f"{path} is not a whole zip file ({error}); fetch it again") from error
-        super().__init__(path, names)
+        super().__init__(path, list(self._sizes))
         self._handle: tuple[int, zipfile.ZipFile] | None = None
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"_handle": None}
+
+    def size_of(self, name: str) -> int:
+        return self._sizes[name]
 
     def read(self, name: str) -> bytes:
         if self._handle is None or self._handle[0] != os.getpid():
@@ -117,8 +156,13 @@ class ZipTree(Tree):
         return self._handle[1].read(name)
 
 
+def is_archive_name(name: str) -> bool:
+    """Whether a file name is that of an archive that can be read here."""
+    return name.lower().endswith((".zip", *TARS))
+
+
 def open_tree(path: str | os.PathLike) -> Tree:
-    """Open a folder, a tar or a zip."""
+    """Open a folder, a tar (also .tar.gz) or a zip."""
     path = Path(path).expanduser()
     if path.is_dir():
         return Tree(path, _walk(path))
@@ -126,9 +170,9 @@ def open_tree(path: str | os.PathLike) -> Tree:
         raise UserError(f"no folder, tar or zip at {path}; check the path")
     if zipfile.is_zipfile(path) or path.suffix.lower() == ".zip":
         return ZipTree(path)
-    if path.name.lower().endswith((".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")):
+    if path.name.lower().endswith(TARS):
         return TarTree(path)
-    raise UserError(f"{path} is not a folder, a .tar or a .zip; unpack it and give the folder")
+    raise UserError(f"{path} is not a folder, a .tar, .tar.gz or .zip; unpack it and give the folder")
 
 
 def _walk(root: Path) -> list[str]:

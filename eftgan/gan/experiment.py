@@ -25,7 +25,7 @@ class TaskConfig:
     """One collection of the sequence."""
 
     name: Annotated[str, Doc("letters, digits, _ and -")]
-    data: Annotated[str, Doc("an LMDB folder made by data_prep, or shapes:<kind> for built-in pictures")]
+    data: Annotated[str, Doc("a folder, .zip, .tar or .tar.gz of images, an LMDB, or shapes:<kind> for built-in ones")]
     limit: Annotated[Count | None, Doc("use that many images")] = None
     steps: Annotated[Count | None, Doc("in place of training.steps")] = None
     epochs: Annotated[Positive | None, Doc("in place of training.epochs")] = None
@@ -210,5 +210,6 @@ def open_task_images(
     experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None = None
 ) -> ImageCollection:
     """A task's images; `record`: where the run found them when it started."""
-    path = recorded_path(task.data, record)
-    return open_images(path, size=experiment.network.sizes[-1], seed=experiment.seed, limit=task.limit)
+    path, digest = recorded_path(task.data, record), (record or {}).get("digest")
+    size = experiment.network.sizes[-1]
+    return open_images(path, size=size, seed=experiment.seed, limit=task.limit, digest=digest)

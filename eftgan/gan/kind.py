@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from eftgan.config import read_yaml
-from eftgan.data.sequences import data_record
+from eftgan.data.sequences import converted_set, data_record
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.gan.experiment import GanExperiment, GanTask, open_tasks
@@ -47,7 +47,11 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
 
     def data_records(self, experiment: GanExperiment, tasks: Sequence[GanTask]) -> dict[str, dict[str, str]]:
         typed = {task.name: task.data for task in experiment.tasks}
-        return {task.name: data_record(typed[task.name], task.images.digest) for task in tasks if task.is_open}
+        return {
+            task.name: data_record(typed[task.name], task.images.digest, converted_set(task.images))
+            for task in tasks
+            if task.is_open
+        }
 
     def find_nearest(
         self, experiment: GanExperiment, tasks: Sequence[GanTask], wanted: Sequence[str]

@@ -1,5 +1,6 @@
 """Run folders of GAN training, read back: the generator after any task, samples, grids."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -91,7 +92,7 @@ class GanRun(SavedRun[GanExperiment]):
 
     def summary(self) -> str:
         """What a person does next with a run."""
-        path, task = self.folder.path, self.trained[-1]
+        path, task = shlex.quote(str(self.folder.path)), self.trained[-1]
         unmeasured = self.experiment.evaluation.features == "none"
         evaluate = f"eftgan evaluate {path} --fid-samples {QUICK} --reference-samples {QUICK}"
         return "\n".join([

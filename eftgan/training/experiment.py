@@ -191,10 +191,17 @@ def start_folder(
 
 def _data_facts(
     before: Mapping[str, Mapping[str, Any]], now: Mapping[str, Mapping[str, str]]
-) -> dict[str, Mapping[str, Any]]:
+) -> dict[str, dict[str, Any]]:
     """Where every task's data is; what the run resolved before stays, whatever folder it is continued from."""
-    moved = {name: new for name, new in now.items() if before.get(name, {}).get("typed") != new["typed"]}
-    return {**before, **{name: {**before.get(name, {}), **new} for name, new in moved.items()}}
+    facts = {name: dict(record) for name, record in before.items()}
+    for name, new in now.items():
+        old = facts.setdefault(name, {})
+        if old.get("typed") != new["typed"]:
+            old.pop("set", None)
+            old.update(new)
+        elif "set" in new:  # made again, elsewhere perhaps
+            old["set"] = new["set"]
+    return facts
 
 
 def start_of(experiment: Experiment) -> RunFolder | None:

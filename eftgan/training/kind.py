@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from eftgan.config import load
-from eftgan.names import NEAREST
+from eftgan.names import NEAREST, refuse_alike_names
 from eftgan.runfolder import RunFolder
 from eftgan.training.experiment import (
     Experiment,
@@ -135,6 +135,8 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         refuse_single_images(experiment.training.batch, networks)
         if before is None:  # a run that was begun with one goes on
             refuse_unmatched_patterns(experiment.adapters, networks)
+        if before is None or before.task_names != experiment.task_names:
+            refuse_alike_names(experiment.task_names)
         known, nearest = self._nearest(experiment, folder, tasks)
         main = accelerator.is_main_process
         with folder.locked() if main else contextlib.nullcontext():

@@ -1,5 +1,6 @@
 """A run folder, read back."""
 
+import shlex
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
@@ -47,7 +48,7 @@ class SavedRun(Generic[AnyExperiment]):
     def require_trained(self) -> None:
         """Refuse a run that has nothing to show yet."""
         if not self.trained:
-            remedy = f"eftgan train {self.experiment.kind} --resume {self.folder.path}"
+            remedy = f"eftgan train {self.experiment.kind} --resume {shlex.quote(str(self.folder.path))}"
             raise UserError(f"{self.folder.path}: no task is trained yet; continue with: {remedy}")
 
     def index(self, task: str | int) -> int:

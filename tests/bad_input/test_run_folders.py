@@ -88,6 +88,11 @@ def test_a_task_file_that_does_not_fit_is_refused(call, run, change):
     call.refuses("tasks/01-discs.safetensors", "eftgan", *SAMPLE)
 
 
+def test_a_task_file_copied_over_another_is_refused(call, run):
+    (run / "tasks/01-discs.safetensors").write_bytes((run / "tasks/02-checks.safetensors").read_bytes())
+    call.refuses("01-discs.safetensors: holds task 'checks', not 'discs'; put the right file back", "eftgan", *SAMPLE)
+
+
 def test_a_flipped_bit_in_a_task_file_is_noticed(call, run):
     path = run / "tasks/01-discs.safetensors"
     content = bytearray(path.read_bytes())

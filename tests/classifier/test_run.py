@@ -1,8 +1,11 @@
 """train_classifier.py from config to report, its run folder, and what it says about bad input."""
 
+import csv
 import runpy
 import shutil
 import sys
+import tarfile
+from collections import Counter
 
 import pytest
 import torch
@@ -201,3 +204,56 @@ def test_an_image_is_classified_with_or_without_its_task(tiny_classes, tmp_path,
         main(["classify", str(out), "--image", str(tmp_path / "broken.png")])
     assert ended.value.code == 2
     assert "broken.png" in capsys.readouterr().err
+    check_many(run, tmp_path / "photos", capsys)
+
+
+def check_many(run, photos, capsys):
+    """A folder, and an archive of it: a line for each image, how many of each class, the same in a table."""
+    (photos / "inner").mkdir(parents=True)
+    for number, image in enumerate(run.labelled[0].test.images[:3]):
+        Image.fromarray(image.permute(1, 2, 0).numpy()).save(photos / "inner" / f"{number}.png")
+    (photos / "broken.png").write_text("no picture")
+    words = ["classify", str(run.folder.path), "--task", "1", "--out", str(photos / "found.csv"), "--image"]
+    main([*words, str(photos)])
+    shown = capsys.readouterr().out.splitlines()
+    answers = [run.classify(image, "1")[1][0] for image in run.labelled[0].test.images[:3]]
+    for number, (name, share) in enumerate(answers):
+        assert shown[1 + number] == f"{photos}/inner/{number}.png  {name} {share:.1%}  (task {run.tasks[0]})"
+    assert shown[0].startswith(f"{photos}/broken.png  cannot be read as an image (")
+    assert shown[5] == "4 images, 1 unreadable"
+    counted = {line.split("  (")[0][9:]: int(line[:7]) for line in shown[6:-1]}
+    assert counted == Counter(name for name, _ in answers)
+    table = list(csv.DictReader((photos / "found.csv").open()))
+    assert [row["class"] for row in table] == ["", *(name for name, _ in answers)]
+    assert float(table[1]["probability"]) == pytest.approx(answers[0][1], abs=1e-6)
+    assert "cannot be read" in table[0]["unreadable"]
+    with tarfile.open(photos.with_suffix(".tgz"), "w:gz") as archive:
+        archive.add(photos / "inner", "inner")
+    main([*words, str(photos.with_suffix(".tgz")), str(photos / "inner/0.png")])
+    assert "\n4 images\n" in capsys.readouterr().out
+    for place, message in (("none", "no images in it"), ("bad", "none of 1 images could be read")):
+        (photos / place).mkdir()
+        if place == "bad":
+            (photos / "bad/x.png").touch()
+        with pytest.raises(SystemExit) as ended:
+            main([*words, str(photos / place)])
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_folder_of_classes_becomes_a_classifier(tiny_classes, tmp_path, capsys):
+    for label in ("dark", "light"):
+        for number in range(12):
+            (tmp_path / "tones" / label).mkdir(parents=True, exist_ok=True)
+            colour = (20 if label == "dark" else 200) + number
+            Image.new("RGB", (20, 16), (colour,) * 3).save(tmp_path / "tones" / label / f"{number}.png")
+    main(["train", "classifier", "--data", str(tmp_path / "tones"), f"out={tmp_path / 'run'}", *TINY_CLASSES[1:]])
+    assert "no test/ beside its 2 classes, so 20% of every class are held out" in capsys.readouterr().out
+    run = ClassifierRun(tmp_path / "run")
+    assert run.classes == {"tones": ["dark", "light"]}
+    assert len(run.labelled[0].train) + len(run.labelled[0].test) == 24
+    tested = [line.n for line in read_scores(run.folder.scores) if line.metric == TIL]
+    assert tested == [len(run.labelled[0].test)]
+    (tmp_path / "tones/dark/3.png").unlink()  # and so other images would be held out
+    with pytest.raises(UserError, match="tones holds other images than this run was started with"):
+        ClassifierRun(tmp_path / "run").labelled[0].train  # noqa: B018

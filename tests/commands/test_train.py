@@ -1,13 +1,21 @@
 """`eftgan train`: the same as the scripts, with configs by name, for every kind there is."""
 
+import json
 import shlex
+import shutil
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 
 from eftgan.commands import command_line, main
+from eftgan.commands.train import data_words, run_script
+from eftgan.errors import UserError
+from eftgan.gan.experiment import open_tasks
 from eftgan.gan.kind import GAN
+from eftgan.gan.run import GanRun
 from eftgan.kinds import KINDS
 from eftgan.training.stopping import Stopped
 
@@ -131,6 +139,66 @@ def test_a_new_kind_is_trained_by_its_name(monkeypatch, tmp_path, capsys):
     assert found[0].out == str(tmp_path)
     assert "all done" in capsys.readouterr().out
     assert "toy" in refused(capsys, "train", "tooy")
+
+
+def paint(folder: Path, count: int = 4) -> None:
+    """A folder of pictures."""
+    folder.mkdir()
+    for number in range(count):
+        Image.new("RGB", (40, 40), (60 * number, 0, 0)).save(folder / f"{number}.png")
+
+
+def test_folders_become_tasks_of_a_run_that_is_called_as_the_first(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    paint(tmp_path / "my photos")
+    paint(tmp_path / "birds-2024")
+    main(["train", "gan", "--data", "my photos", *TINY[:-1], "training.steps=1"])
+    assert "my photos: 4 images, 38x38 pixels" in capsys.readouterr().out
+    first = (tmp_path / "runs/my-photos/tasks/01-my-photos.safetensors").read_bytes()
+    for _ in range(2):  # the same command again adds nothing
+        main(["train", "gan", "--resume", "runs/my-photos", "--data", "birds-2024"])
+        assert GanRun("runs/my-photos").trained == ["my-photos", "birds_2024"]
+    assert (tmp_path / "runs/my-photos/tasks/01-my-photos.safetensors").read_bytes() == first
+    assert data_words("gan", [], True) == []
+    assert data_words("classifier", ["a/flowers-17.tar.gz"], False) == [
+        "out=runs/flowers_17",
+        'sources=[{"name": "flowers_17", "data": "a/flowers-17.tar.gz"}]',
+    ]
+
+
+def test_a_run_keeps_the_images_of_its_start_whatever_becomes_of_their_folder(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    paint(tmp_path / "photos")
+    words = ["train", "gan", "--data", "photos", *TINY[:-1], "training.steps=1", "out=run"]
+    main(words)
+    (tmp_path / "photos/3.png").unlink()
+    capsys.readouterr()
+    main([*words, "tasks+={name: discs, data: 'shapes:discs', limit: 8}"])
+    assert "photos:" not in capsys.readouterr().out
+    assert len(GanRun("run").real_images(0)) == 4
+    shutil.rmtree(json.loads((tmp_path / "run/run.json").read_text())["data"]["photos"]["set"])
+    with pytest.raises(UserError, match="photos holds other images than this run was started with"):
+        open_tasks(GanRun("run").experiment, 1)[0].images  # noqa: B018
+
+
+@pytest.mark.parametrize("program", ["eftgan", "script"])
+def test_ctrl_c_before_anything_has_begun_is_a_message_too(monkeypatch, capsys, program):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eftgan.kinds.find_config", interrupt)  # as if in the midst of the first imports
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "gan"]) if program == "eftgan" else run_script("gan", "doc", [])
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("\ninterrupted; ")
+
+
+def test_what_comes_next_can_be_typed_wherever_the_run_is(tmp_path, capsys):
+    out = tmp_path / "my runs" / "it's"
+    main(["train", "gan", f"out={json.dumps(str(out))}", *TINY, "training.steps=1"])
+    typed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  eftgan ")]
+    assert len(typed) == 3
+    assert all(shlex.split(line, comments=True)[2] == str(out) for line in typed)
 
 
 @pytest.mark.parametrize(

@@ -136,10 +136,10 @@ def test_the_result_does_not_depend_on_the_number_of_workers(prep, folder_with_t
         (["folder", "flat", "--limit", "0"], "--limit 0"),
         (["folder", "flat", "--max-broken", "200"], "--max-broken 200"),
         (["folder", "flat", "--workers", "-1"], "--workers -1"),
-        (["folder", "flat/0.jpg"], "not a folder, a .tar or a .zip"),
+        (["folder", "flat/0.jpg"], "not a folder, a .tar, .tar.gz or .zip"),
         (["folder", "bad.zip"], "not a whole zip file"),
-        (["folder", "bad.tar"], "cannot be read as an uncompressed tar"),
-        (["folder", "packed.tar.gz"], "run: gunzip"),
+        (["folder", "bad.tar"], "cannot be read as a tar"),
+        (["folder", "bad.tar.gz"], "cannot be read as a tar"),
         (["lsun", "foreign"], "without __meta__"),
         (["check", "foreign"], "without __meta__"),
         (["info", "cut"], "is cut short"),
@@ -153,8 +153,7 @@ def test_mistakes_are_one_message_with_exit_code_2(prep, picture, tmp_path, monk
     picture(tmp_path / "flat/0.jpg")
     (tmp_path / "bad.zip").write_text("x")
     (tmp_path / "bad.tar").write_text("x" * 2000)
-    with tarfile.open(tmp_path / "packed.tar.gz", "w:gz") as archive:
-        archive.add(tmp_path / "flat")
+    (tmp_path / "bad.tar.gz").write_bytes(b"\x1f\x8b" + bytes(2000))
     with lmdb.open(str(tmp_path / "foreign"), lock=False) as store, store.begin(write=True) as transaction:
         transaction.put(b"k", b"v")
     cut_set(tmp_path / "cut")

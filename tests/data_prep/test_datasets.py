@@ -103,13 +103,13 @@ def as_archive(tree, path):
             for file in files:
                 archive.write(file, file.relative_to(tree))
     else:
-        with tarfile.open(path, "w") as archive:
+        with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
             for file in files:
                 archive.add(file, f"top/{file.relative_to(tree)}")
     return path
 
 
-@pytest.mark.parametrize("kind", ["folder", "zip", "tar"])
+@pytest.mark.parametrize("kind", ["folder", "zip", "tar", "tar.gz"])
 @pytest.mark.parametrize("command", [["cifar"], ["svhn"], ["folder", "--exact", "--splits", "train", "test"]])
 def test_trees_become_labelled_splits_with_exact_pixels(prep, tree, tmp_path, kind, command):
     source = tree if kind == "folder" else as_archive(tree, tmp_path / f"set.{kind}")

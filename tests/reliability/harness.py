@@ -35,6 +35,7 @@ LEARN = [
     "adapters={a: 2, b: 2}",
     "training={batch: 4, first: {epochs: 1}, save_every_steps: 2, log_every_steps: 2}",
 ]
+CONVERT = [*TRAIN, "evaluation={features: none}", "training.steps=1", "tasks=[{name: photos, data: raw}]"]
 EVALUATE = ["eftgan", "evaluate", "run", "--features", "random", "--fid-samples", "12"]
 PREPARE = ["data_prep", "folder", "raw", "set.lmdb", "--size", "32", "--workers", "0"]
 PROGRAMS = {  # by name: the command, and the name of what it starts from
@@ -44,10 +45,12 @@ PROGRAMS = {  # by name: the command, and the name of what it starts from
     "learn-lwf": ([*LEARN, "method={name: lwf}"], "nothing"),  # remembers the network before it
     "evaluate": (EVALUATE, "train"),
     "prepare": (PREPARE, "pictures"),
+    "convert": (CONVERT, "pictures"),  # training on a folder, which is converted first
 }
 
 UNDISTURBED = Plan()
 MAY_DIFFER = (".lock", "lock.mdb")
+NOTES = ("known", "locks")  # of the cache: they are named by where its sources lie and when they changed
 
 
 @dataclass(frozen=True)
@@ -125,13 +128,17 @@ def choose(points: list[str], count: int, seed: int) -> list[int]:
 def everything(folder: Path) -> dict[str, str]:
     """A digest of every file below a folder, hidden ones and leftovers included.
 
-    Two things may differ: which process held the lock, and the seconds that a state says training took.
+    Three things may differ: which process held the lock, the seconds that a state says training took, and where the
+    folder is.
     """
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in MAY_DIFFER]
-    return {str(path.relative_to(folder)): _digest(path) for path in files}
+    kept = [path for path in files if path.parent.name not in NOTES]
+    return {str(path.relative_to(folder)): _digest(path, folder) for path in kept}
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, folder: Path) -> str:
+    if path.name == "run.json":  # it keeps the whole path of its data
+        return path.read_text().replace(str(folder.resolve()), "")
     if path.parent.name != "state":
         return file_digest(path)
     tensors, metadata = read_tensors(path)

@@ -46,6 +46,7 @@ def run(job: dict, rank: int) -> int:
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     os.chdir(job["cwd"])
+    os.environ["EFTGAN_CACHE"] = "cache"
     if job["processes"] > 1:  # what torchrun tells its processes
         own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": job["processes"], "LOCAL_WORLD_SIZE": job["processes"]}
         own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": job["port"]}

@@ -18,12 +18,18 @@ def trials(points: list[str], count: int, seed: int) -> list[list[int]]:
     return [[at] if rng.random() < 0.5 else [at, rng.randrange(len(points))] for at in choose(points, count, seed)]
 
 
+def points_of(program: str, reference) -> list[str]:
+    """Where a program is killed; one that converts its images before it trains: while it does that."""
+    return reference.points[: reference.points.index("step")] if program == "convert" else reference.points
+
+
 @pytest.mark.parametrize(
-    ("program", "count"), [("train", 5), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2)]
+    ("program", "count"),
+    [("train", 5), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2), ("convert", 2)],
 )
 def test_a_killed_program_repeated_leaves_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
-    for number, kills in enumerate(trials(reference.points, count, seed=1)):
+    for number, kills in enumerate(trials(points_of(program, reference), count, seed=1)):
         differing = killed_run_differs(server, reference, tmp_path / str(number), kills)
         assert differing == [], [reference.points[at] for at in kills]
 
@@ -40,17 +46,27 @@ def test_score_lines_that_are_missing_are_measured_again_to_the_same_lines(serve
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "count"),
-    [("train", 40), ("learn-eft", 8), ("learn-si", 8), ("learn-lwf", 8), ("evaluate", 10), ("prepare", 10)],
+    [
+        ("train", 40),
+        ("learn-eft", 8),
+        ("learn-si", 8),
+        ("learn-lwf", 8),
+        ("evaluate", 10),
+        ("prepare", 10),
+        ("convert", 20),
+    ],
 )
 def test_many_kills_leave_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
-    for number, kills in enumerate(trials(reference.points, count, seed=2)):
+    for number, kills in enumerate(trials(points_of(program, reference), count, seed=2)):
         assert killed_run_differs(server, reference, tmp_path / str(number), kills) == [], kills
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("program", "count"), [("train", 140), ("learn-eft", 20), ("learn-si", 20), ("learn-lwf", 20)])
+@pytest.mark.parametrize(
+    ("program", "count"), [("train", 140), ("learn-eft", 20), ("learn-si", 20), ("learn-lwf", 20), ("convert", 60)]
+)
 def test_two_hundred_kills_leave_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
-    for number, kills in enumerate(trials(reference.points, count, seed=3)):
+    for number, kills in enumerate(trials(points_of(program, reference), count, seed=3)):
         assert killed_run_differs(server, reference, tmp_path / "run", kills) == [], (number, kills)

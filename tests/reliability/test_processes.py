@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from faults import Plan
-from harness import LEARN, TRAIN, UNDISTURBED, Ended, differences, everything
+from harness import LEARN, TRAIN, UNDISTURBED, Ended, differences, everything, fresh_copy
 
 from eftgan.tensors import read_tensors
 
@@ -71,6 +71,15 @@ def test_methods_that_share_out_or_write_weights_do_so_alike_in_both_processes(s
 
 def test_a_generator_is_pruned_alike_in_both_processes(server, tmp_path):
     assert_both_end_alike(server, [*TWO, "method={name: packnet, retrain: 0.5}"], tmp_path)
+
+
+def test_two_processes_that_train_on_a_folder_convert_it_once(server, references, tmp_path):
+    fresh_copy(references.root / "pictures", tmp_path / "two")
+    command = [*TWO, "tasks=[{name: photos, data: raw}]", "training.steps=1"]
+    ended = server.run(command, tmp_path / "two", processes=2)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("raw: 12 images, 38x38 pixels") == 1
+    assert len(list((tmp_path / "two/cache/sets").iterdir())) == 1
 
 
 @pytest.mark.slow

@@ -27,7 +27,8 @@ def ordered_map(function: Callable[[Any], Any], items: Sequence, workers: int) -
                 yield from executor.map(_call, items[first : first + _BLOCK], chunksize=16)
         except BrokenProcessPool as error:
             raise UserError(
-                "a worker process died, most likely for want of memory; run again with fewer --workers"
+                "a worker process died, most likely for want of memory; run it again, with fewer workers if it "
+                "recurs (python -m data_prep ... --workers 1)"
             ) from error
         finally:
             executor.shutdown(cancel_futures=True)
