@@ -2,12 +2,15 @@
 
 import gc
 import os
+import threading
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subprocesses inherit it
 
 import pytest
 import torch
+
+from eftgan.errors import UserError
 
 torch.set_num_threads(1)
 
@@ -67,6 +70,45 @@ def tiny_classes(tmp_path):
         return build(ClassifierExperiment, data)
 
     return make
+
+
+@pytest.fixture
+def in_threads():
+    """Call `work` with the processes of a group, each in a thread of its own; what each one returned or raised."""
+    from eftgan.processes import Processes
+
+    class InThread(Processes):
+        """One that meets the others in this process."""
+
+        def exchange(self, content):
+            self.brought[self.rank] = content
+            self.meeting.wait(60)
+            found = list(self.brought)
+            self.meeting.wait(60)
+            return found
+
+        def tell(self, content=None):
+            return self.exchange(content)[0]
+
+    def run(count: int, work):
+        meeting, brought, results = threading.Barrier(count), [None] * count, [None] * count
+
+        def start(rank: int) -> None:
+            processes = InThread(rank, count)
+            vars(processes).update(meeting=meeting, brought=brought)
+            try:
+                results[rank] = work(processes)
+            except UserError as error:
+                results[rank] = error
+
+        threads = [threading.Thread(target=start, args=(rank,)) for rank in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+    return run
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eftgan.commands import exit_stopped
+from eftgan.commands import exit_stopped, is_first
 from eftgan.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,10 +43,12 @@ def run(args: argparse.Namespace) -> None:
     from eftgan.kinds import find_config
 
     config = find_config(args.config)
+    from eftgan.training.launch import part
     from eftgan.training.stopping import Stopped
 
     try:
         paths = compare_methods(config, args.overrides, methods, seeds, args.out, args.command_line)
+        part()
     except Stopped as stopped:
         exit_stopped(str(stopped), args.command_line, stopped.signal)
     print(*paths, sep="\n")
@@ -95,10 +97,11 @@ def compare_methods(
     for experiment in experiments:
         if experiment.start is not None:
             kind.train(_first_task(kind, data, experiment), command)
-        print(experiment.out)
+        if is_first():
+            print(experiment.out, flush=True)
         kind.train(experiment, command)
         runs.append(Path(experiment.out))
-    return write_report([*_others(out, runs), *runs], out / "report.html")
+    return write_report([*_others(out, runs), *runs], out / "report.html") if is_first() else []
 
 
 def _others(out: Path, runs: Sequence[Path]) -> list[Path]:

@@ -93,11 +93,13 @@ def train(kind_name: str, args: argparse.Namespace, command: str) -> None:
         overrides.append(f"out={args.resume}")
     else:
         path = find_config(args.config or DEMO, kind_name)
+    from eftgan.training.launch import part
     from eftgan.training.stopping import Stopped
 
     try:
         kind = load_kind(kind_name)
         finished = kind.train(load(kind.experiment_type, path, overrides), command)
+        part()
         if finished is not None:
             print(finished.summary())
     except Stopped as stopped:

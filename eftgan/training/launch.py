@@ -1,25 +1,36 @@
 """How training meets Accelerate."""
 
+import contextlib
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
-from torch import nn
+from torch import distributed, nn
 
 from eftgan.errors import UserError
+from eftgan.processes import Processes
+from eftgan.training.hosts import connected
 
 PATIENCE = timedelta(hours=12)  # how long processes wait for the first one, which measures after every task
 
 
 def make_accelerator(
-    folder: Path, *, accumulation: int = 1, mixed_precision: str = "no", log_with: Sequence[str] = ()
+    folder: Path,
+    *,
+    accumulation: int = 1,
+    mixed_precision: str = "no",
+    log_with: Sequence[str] = (),
+    in_turn: bool = False,
 ) -> Accelerator:
-    """Accelerate as the trainers need it, refusing what would go wrong silently."""
+    """Accelerate as the trainers need it, refusing what would go wrong silently.
+
+    in_turn: a step trains some of the parameters, the next one others.
+    """
     # PyTorch advises to keep the argument where buffers are each process's own: the new one would equal them at first.
     warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     try:
@@ -31,7 +42,7 @@ def make_accelerator(
             project_dir=str(folder / "trackers"),
             # Running statistics are each process's own; broadcasting them would break the two forwards of a step.
             kwargs_handlers=[
-                DistributedDataParallelKwargs(broadcast_buffers=False),
+                DistributedDataParallelKwargs(broadcast_buffers=False, find_unused_parameters=in_turn),
                 InitProcessGroupKwargs(timeout=PATIENCE),
             ],
         )
@@ -44,6 +55,25 @@ def make_accelerator(
     if accelerator.num_processes != asked:
         raise UserError(f"{asked} processes were asked for, but Accelerate runs {accelerator.num_processes}")
     return accelerator
+
+
+@contextlib.contextmanager
+def joined(folder: Path) -> Iterator[tuple[Processes, torch.device | None]]:
+    """The processes that a launcher started, brought together, and this one's device; one alone chooses its own."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        yield Processes(), None
+        return
+    device = make_accelerator(folder).device
+    processes = Processes.present()
+    with connected(processes):
+        yield processes, device
+    part()
+
+
+def part() -> None:
+    """The processes that were brought together go their ways, at the end of a program that went well."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def refuse_single_images(batch: int, networks: Mapping[str, nn.Module]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from faults import Plan
-from harness import LEARN, TRAIN, UNDISTURBED, Ended, differences, everything
+from harness import LEARN, TRAIN, UNDISTURBED, Ended, differences, everything, fresh_copy
 
 from eftgan.tensors import read_tensors
 
@@ -71,6 +71,34 @@ def test_methods_that_share_out_or_write_weights_do_so_alike_in_both_processes(s
 
 def test_a_generator_is_pruned_alike_in_both_processes(server, tmp_path):
     assert_both_end_alike(server, [*TWO, "method={name: packnet, retrain: 0.5}"], tmp_path)
+
+
+def test_joint_training_is_the_same_in_both_processes(server, tmp_path):
+    """Tasks take turns within a step of two batches; what a task owns is averaged though one batch does without it."""
+    assert_both_end_alike(server, [*TWO, "method={name: joint}"], tmp_path)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_an_evaluation_by_several_processes_leaves_the_files_of_one(server, references, tmp_path, processes):
+    reference = references["evaluate"]
+    place = fresh_copy(reference.before, tmp_path / "place")
+    ended = server.run(reference.command, place, processes=processes)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("report: ") == 1, "the first process alone speaks"
+    assert differences(place, reference.after) == []
+
+
+def test_a_task_that_several_processes_trained_is_measured_as_by_one(server, tmp_path):
+    measured = [*TWO, "evaluation={features: random, samples: 100}"]
+    assert server.run(measured, tmp_path, processes=2).code == 0
+    scores = tmp_path / "run" / "scores.jsonl"
+    lines = [line for line in scores.read_text().splitlines() if "-random" in line]
+    scores.unlink()
+    command = ["eftgan", "evaluate", "run", "--features", "random", "--fid-samples", "100", "--cache", "another"]
+    assert server.run(command, tmp_path).code == 0
+    again = [line for line in scores.read_text().splitlines() if "-random" in line]
+    assert lines
+    assert again == lines
 
 
 @pytest.mark.slow
