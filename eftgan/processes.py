@@ -13,6 +13,10 @@ from eftgan.errors import UserError
 Content = TypeVar("Content")
 
 
+class OutOfStep(UserError):
+    """A mistake in the middle of common work: it cannot be passed over, since the others are elsewhere by now."""
+
+
 @dataclass(frozen=True)
 class Processes:
     """How many there are, and which of them this one is. One alone needs no launcher."""

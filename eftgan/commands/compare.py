@@ -41,17 +41,18 @@ def run(args: argparse.Namespace) -> None:
     """Run what is not finished yet, then write one report."""
     methods, seeds = _methods(args.methods), _seeds(args.seeds)
     from eftgan.kinds import find_config
-
-    config = find_config(args.config)
-    from eftgan.training.launch import part
+    from eftgan.training.launch import meet, part
     from eftgan.training.stopping import Stopped
 
+    with meet().agreeing():
+        config = find_config(args.config)
     try:
         paths = compare_methods(config, args.overrides, methods, seeds, args.out, args.command_line)
         part()
     except Stopped as stopped:
         exit_stopped(str(stopped), args.command_line, stopped.signal)
-    print(*paths, sep="\n")
+    if paths:
+        print(*paths, sep="\n")
 
 
 def _methods(text: str | None) -> list[str] | None:

@@ -13,6 +13,7 @@ from eftgan.scores import UNCHANGED
 if TYPE_CHECKING:
     from eftgan.gan.run import GanRun
     from eftgan.gan.scorer import RunScorer
+    from eftgan.processes import Processes
     from eftgan.scores import Score
 
 HELP = "Measure FID and KID of every seen task after every task."
@@ -48,11 +49,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Append the missing score lines and make the report again."""
+    """Append the missing score lines and make the report again; several processes share the work."""
+    from eftgan.training.hosts import connected
+    from eftgan.training.launch import meet, part
+
+    processes = meet()
+    with connected(processes), contextlib.ExitStack() as stack:
+        with processes.agreeing():
+            scorer, rounds, tasks = _scorer(args, processes)
+            if processes.is_first:
+                stack.enter_context(scorer.run.folder.locked())
+        if processes.is_first:
+            _measure(scorer, rounds, tasks)
+            scorer.features.dismiss()
+        else:
+            scorer.features.help()
+    part()
+
+
+def _scorer(
+    args: argparse.Namespace, processes: "Processes"
+) -> tuple["RunScorer", Sequence[int], Sequence[str] | None]:
+    """What measures, after which tasks, and which ones."""
     from eftgan.evaluation.features import load_extractor
     from eftgan.gan.scorer import RunScorer, statistics_folder
     from eftgan.kinds import open_run
-    from eftgan.training.launch import joined
 
     saved = cast("GanRun", open_run(args.run, "gan"))
     for option in ("--fid-samples", "--fid-samples-other", "--reference-samples"):
@@ -62,21 +83,11 @@ def run(args: argparse.Namespace) -> None:
     saved.require_trained()
     tasks = [saved.trained[saved.index(task)] for task in args.tasks] if args.tasks else None
     rounds = [saved.index(task) for task in args.after] if args.after else range(len(saved.trained))
-    with contextlib.ExitStack() as stack:
-        processes, device = stack.enter_context(joined(saved.folder.path))
-        with processes.agreeing():
-            if processes.is_first:
-                stack.enter_context(saved.folder.locked())
-            extractor = load_extractor(args.features, weights=args.weights, device=device)
-        scorer = RunScorer(
-            saved, extractor, args.fid_samples, args.cache or statistics_folder(saved), args.fid_samples_other,
-            args.reference_samples, processes,
-        )  # fmt: skip
-        if processes.is_first:
-            _measure(scorer, rounds, tasks)
-            scorer.dismiss()
-        else:
-            scorer.help()
+    extractor, cache = load_extractor(args.features, weights=args.weights), args.cache or statistics_folder(saved)
+    scorer = RunScorer(
+        saved, extractor, args.fid_samples, cache, args.fid_samples_other, args.reference_samples, processes
+    )
+    return scorer, rounds, tasks
 
 
 def _measure(scorer: "RunScorer", rounds: Sequence[int], tasks: Sequence[str] | None) -> None:

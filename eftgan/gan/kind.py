@@ -82,7 +82,7 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
                 score_growth(run, index, session.networks)
                 finish_task(run, index, measuring)
             elif measuring:
-                measuring.help()
+                measuring.features.help()
             accelerator.wait_for_everyone()
 
         return GanTrainer(
@@ -106,7 +106,7 @@ def finish_task(run: GanRun, index: int, measuring: RunScorer | None) -> None:
         wanted = [run.tasks[index]] if run.keeps_tasks else None
         if measuring.score(index, wanted):
             print(*score_lines(run.folder.path, index), sep="\n", flush=True)
-        measuring.dismiss()
+        measuring.features.dismiss()
     newest = index == len(run.trained) - 1  # a continued run passes its earlier tasks without a report for each
     if newest and (index < REPORT_EVERY or (index + 1) % REPORT_EVERY == 0 or index == len(run.tasks) - 1):
         write_report([run.folder.path], run.folder.report)

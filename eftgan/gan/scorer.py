@@ -1,32 +1,27 @@
 """Score lines of a GAN run: the distance of every seen task after every task, and the growth per task."""
 
 import dataclasses
+import functools
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from eftgan.adapters import inference_network, shared_state, task_state
+from eftgan.adapters import shared_state, task_state
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.metrics import metrics_over
-from eftgan.evaluation.real_statistics import (
-    collect_statistics,
-    kept_statistics,
-    reference_key,
-    reference_statistics,
-    statistics_path,
-)
+from eftgan.evaluation.real_statistics import kept_statistics, reference_key, statistics_path
 from eftgan.evaluation.statistics import FeatureStatistics
-from eftgan.files import require_files, settled_digest
+from eftgan.files import settled_digest
 from eftgan.gan.run import GanRun
-from eftgan.gan.sampling import generate
+from eftgan.gan.task_features import TaskFeatures
 from eftgan.names import GENERATOR
-from eftgan.processes import ALONE, Processes
+from eftgan.processes import ALONE, OutOfStep, Processes
 from eftgan.scores import REAL, UNCHANGED, Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest
 from eftgan.training.checkpoint import below, with_task
@@ -76,22 +71,11 @@ def weights_digests(run: GanRun, after: int, tested: Sequence[int]) -> list[str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """Images whose features all processes compute together: a task's real ones, or generated ones."""
-
-    tested: int
-    count: int | None  # none: all real images
-    through: int | None = None  # generated after this task; none: real images
-    built_for: tuple[str, ...] = ()  # the tasks that the generator has: all that are drawn after `through`
-    files: Mapping[Path, int] = dataclasses.field(default_factory=dict)  # what it is read from, and their sizes
-
-
-@dataclasses.dataclass(frozen=True)
 class RunScorer:
     """Measures a run with one extractor and a number of samples; lines that still hold are not made again.
 
-    Of several processes the first decides, computes distances and writes; the others `help` it with the features
-    until it lets them go (`dismiss`).
+    Of several processes the first scores; the others help it with the features (`features.help()`) until it lets them
+    go (`features.dismiss()`).
     """
 
     run: GanRun
@@ -120,10 +104,8 @@ class RunScorer:
             after = self._after(through, tested)
             carried = self._carry_over(known, after, tested, subjects[tested])
             real = None if carried else self._reference_or_say(tested)
-            measured = (
-                [] if real is None
-                else self._measure(self._drawing_job(through, tested, missing), after, subjects[tested], real)
-            )  # fmt: skip
+            built_for = [names[each] for each in missing]
+            measured = [] if real is None else self._measure(through, tested, built_for, subjects[tested], real)
             held = {line.metric for line in self._holding(known, after, tested, subjects[tested])}
             lines = carried or measured
             made += [line for line in lines if line.metric not in held]  # after METRICS has grown: only the new ones
@@ -131,19 +113,6 @@ class RunScorer:
                 append_scores(self.run.folder.scores, made[written:])
                 written = len(made)
         return made + self._say_unchanged(known, through)
-
-    def help(self) -> None:
-        """What the other processes do meanwhile: their share of every job that the first one has."""
-        job: Job | None
-        while job := self.processes.tell():
-            if job.through is None:
-                self._real_features(job)
-            else:
-                self._generated_features(job)
-
-    def dismiss(self) -> None:
-        """The first process has no more jobs."""
-        self.processes.tell(None)
 
     def images_ahead(self, rounds: Iterable[int], tasks: Collection[str] | None = None) -> int:
         """How many images the extractor has yet to see for the lines that `score` would make after these tasks."""
@@ -189,57 +158,21 @@ class RunScorer:
         main = through == tested or through == len(self.run.tasks) - 1
         return self.samples if main or self.samples_other is None else self.samples_other
 
+    @functools.cached_property
+    def features(self) -> TaskFeatures:
+        return TaskFeatures(self.run, self.extractor, self.processes)
+
     def reference(self, tested: int) -> FeatureStatistics:
         """Statistics of a task's training images; where these are gone, what was kept of them serves."""
-        task, size = self.run.tasks[tested], self.run.experiment.network.sizes[-1]
         try:
-            images = self.run.real_images(tested)
+            return self.features.real(tested, self.cache, self.reference_samples)
+        except OutOfStep:
+            raise
         except UserError:
             kept = kept_statistics(self.cache, self._references.get(tested))
             if kept is None:
                 raise
             return kept
-
-        def call_others() -> None:
-            self.processes.tell(Job(tested, self.reference_samples))
-            with self.processes.agreeing():
-                """The others open the images."""
-
-        return reference_statistics(
-            images, self.extractor, size, cache=self.cache, count=self.reference_samples,
-            processes=self.processes, call_others=call_others, title=f"{task}, real",
-        )  # fmt: skip
-
-    def _real_features(self, job: Job) -> None:
-        """A process's share of a task's real images, for the first one, which is in `reference`."""
-        with self.processes.agreeing():
-            images = self.run.real_images(job.tested)
-        size = self.run.experiment.network.sizes[-1]
-        reference_statistics(images, self.extractor, size, count=job.count, processes=self.processes)
-
-    def _drawing_job(self, through: int, tested: int, missing: Sequence[int]) -> Job:
-        count = self.samples_for(self._after(through, tested), tested)
-        built_for = tuple(self.run.tasks[each] for each in missing)
-        files = self.run.generator_files(through, built_for)
-        return Job(tested, count, through, built_for, {path: path.stat().st_size for path in files})
-
-    def _generated_features(self, job: Job) -> FeatureStatistics:
-        """Statistics of images that every process draws its share of, by their places in one sequence of noise."""
-        assert job.through is not None
-        assert job.count is not None
-        experiment, names = self.run.experiment, self.run.tasks
-        with self.processes.agreeing():
-            require_files(job.files)
-            generator = self.run.generator(job.through, job.built_for)
-        task = names[job.tested]
-        z = torch.randn(job.count, experiment.network.z_dim, generator=stream(experiment.seed, task, "evaluation"))
-        drawing = inference_network(generator, task).to(self.extractor.device)
-
-        def drawn(block: range) -> Tensor:
-            return torch.cat(list(generate(drawing, z[block.start : block.stop])))
-
-        title = f"{task} after {names[self._after(job.through, job.tested)]}"
-        return collect_statistics(drawn, job.count, self.extractor, processes=self.processes, title=title)
 
     def _subject(self, known: list[Score], tested: int, weights: str) -> dict[str, str] | None:
         """What a line must be about to hold today, see `Score.subject`; none where the images are gone for good."""
@@ -322,16 +255,21 @@ class RunScorer:
         """The statistics; none, with a line, where the images and all that was kept of them are gone."""
         try:
             return self.reference(tested)
+        except OutOfStep:
+            raise
         except UserError as error:
             print(f"{self.run.tasks[tested]}: not measured: {error}")
             return None
 
-    def _measure(self, job: Job, after: int, subject: dict[str, str], real: FeatureStatistics) -> list[Score]:
+    def _measure(
+        self, through: int, tested: int, built_for: Sequence[str], subject: dict[str, str], real: FeatureStatistics
+    ) -> list[Score]:
         """Distances between every training image of the task and freshly generated ones."""
-        task, learned = self.run.tasks[job.tested], self.run.tasks[after]
-        fake = self._generated_features(self.processes.tell(job))
-        lines = self._lines(learned, task, real, fake, {**subject, "carried": False})
-        return lines + self._floor(task, real, subject["reference"]) if learned == task else lines
+        after, task = self._after(through, tested), self.run.tasks[tested]
+        count, title = self.samples_for(after, tested), f"{task} after {self.run.tasks[after]}"
+        fake = self.features.generated(tested, count, through, built_for, title)
+        lines = self._lines(self.run.tasks[after], task, real, fake, {**subject, "carried": False})
+        return lines + self._floor(task, real, subject["reference"]) if after == tested else lines
 
     def _floor(self, task: str, real: FeatureStatistics, reference: str) -> list[Score]:
         """Some real images against the others, as many as are generated: what a perfect generator would be given."""

@@ -34,7 +34,7 @@ def connected(processes: Processes) -> Iterator[None]:
         yield
         return
     try:
-        with _heart(processes).beating():
+        with _heart(processes).beating() if "MASTER_ADDR" in os.environ else contextlib.nullcontext():
             yield
     except RuntimeError as error:  # gloo raises nothing more special
         if not (isinstance(error, distributed.DistError) or _LOST.search(str(error))):
@@ -60,6 +60,7 @@ class Heart:
         self.processes = processes
         self.heard = [time.monotonic()] * processes.count
         self.hosts = [""] * processes.count
+        self._met = threading.Event()  # all have been heard once
         self._listening = threading.Event()  # silence of others is an alarm
         self._leaves, self._has_left = threading.Event(), threading.Event()  # in peace, which the others are told
         for work in (self._beat, self._watch):
@@ -85,29 +86,29 @@ class Heart:
         keys = [f"eftgan/heart/{rank}" for rank in range(self.processes.count)]
         before, store = [b""] * len(keys), None
         for beat in range(sys.maxsize):
+            leaves = self._leaves.is_set()
             with contextlib.suppress(RuntimeError):  # a store that cannot be reached: silence says it
                 store = store or _store()
-                leaves = self._leaves.is_set()
                 store.set(keys[self.processes.rank], f"{gethostname()} {LEFT if leaves else beat}")
-                if leaves:
-                    self._has_left.set()
                 found = store.multi_get(keys)  # waits until all have come
+                self._met.set()
                 for rank, (last, now) in enumerate(zip(before, found, strict=True)):
                     self.hosts[rank], _, beaten = now.decode().partition(" ")
                     if now != last or beaten == LEFT:
                         self.heard[rank] = time.monotonic()
                 before = found
-            if not self._has_left.is_set():
-                self._leaves.wait(BEAT_EVERY_S)
-            else:
-                time.sleep(BEAT_EVERY_S)
+            if leaves:
+                self._has_left.set()
+            while self._has_left.is_set():  # until the next block: what was said last holds
+                time.sleep(0.2)
+            self._leaves.wait(BEAT_EVERY_S)
 
     def _watch(self) -> None:
         """End this process when another is silent; apart from beating, which may hang for as long."""
         while True:
             time.sleep(1.0)
             silent = [r for r, heard in enumerate(self.heard) if time.monotonic() - heard > SILENCE_S]
-            if silent and self._listening.is_set():
+            if silent and self._met.is_set() and self._listening.is_set():
                 print(f"error on {gethostname()}: {self._silence(silent)}; {AGAIN}", file=sys.stderr, flush=True)
                 os._exit(2)
 
@@ -127,6 +128,8 @@ def _store() -> distributed.TCPStore:
 
 def see_alike(processes: Processes, folders: Iterable[RunFolder]) -> None:
     """Wait until all processes see the files of runs that the first one sees."""
+    if processes.count == 1:
+        return
     sizes: dict[Path, int] = {}
     with processes.agreeing():
         if processes.is_first:

@@ -1,20 +1,18 @@
 """How training meets Accelerate."""
 
-import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 from torch import distributed, nn
 
 from eftgan.errors import UserError
 from eftgan.processes import Processes
-from eftgan.training.hosts import connected
 
 PATIENCE = timedelta(hours=12)  # how long processes wait for the first one, which measures after every task
 
@@ -36,7 +34,7 @@ def make_accelerator(
     try:
         accelerator = Accelerator(
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=accumulation, sync_with_dataloader=False),
-            cpu=not torch.accelerator.is_available(),  # torchrun without GPUs would run one process otherwise
+            cpu=_on_cpu(),
             mixed_precision=mixed_precision,
             log_with=list(log_with) or None,
             project_dir=str(folder / "trackers"),
@@ -57,17 +55,15 @@ def make_accelerator(
     return accelerator
 
 
-@contextlib.contextmanager
-def joined(folder: Path) -> Iterator[tuple[Processes, torch.device | None]]:
-    """The processes that a launcher started, brought together, and this one's device; one alone chooses its own."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
-        yield Processes(), None
-        return
-    device = make_accelerator(folder).device
-    processes = Processes.present()
-    with connected(processes):
-        yield processes, device
-    part()
+def _on_cpu() -> bool:
+    return not torch.accelerator.is_available()  # unsaid, torchrun without GPUs would run one process
+
+
+def meet() -> Processes:
+    """Bring the processes together that a launcher started, before anything that could go wrong in one of them."""
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        PartialState(cpu=_on_cpu(), timeout=PATIENCE)
+    return Processes.present()
 
 
 def part() -> None:

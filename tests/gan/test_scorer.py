@@ -176,10 +176,10 @@ def test_several_processes_write_the_same_lines_as_one(tiny, extractor, in_threa
             cache = run.folder.path.parent / f"cache-{count}"
             scorer = RunScorer(GanRun(run.folder.path), extractor, 200, cache, processes=processes)
             if not processes.is_first:
-                return scorer.help()
+                return scorer.features.help()
             for through in range(2):
                 scorer.score(through)
-            return scorer.dismiss()
+            return scorer.features.dismiss()
 
         assert in_threads(count, measure_all) == [None] * count
         written[count] = run.folder.scores.read_bytes()
@@ -197,7 +197,7 @@ def test_a_process_without_the_images_ends_all_of_them_with_the_reason(tiny, ext
         if not processes.is_first:
             mine.experiment.tasks[0] = dataclasses.replace(mine.experiment.tasks[0], data="nowhere.lmdb")
         scorer = RunScorer(mine, extractor, 8, tmp_path / "cache", processes=processes)
-        return scorer.score(0) if processes.is_first else scorer.help()
+        return scorer.score(0) if processes.is_first else scorer.features.help()
 
     first, second = in_threads(2, measure_first)
     assert "no LMDB at" in str(second)

@@ -110,7 +110,7 @@ def test_a_process_that_falls_silent_is_noticed_and_one_that_left_in_peace_is_no
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
     monkeypatch.setattr(hosts, "BEAT_EVERY_S", 0.05)
-    monkeypatch.setattr(hosts, "SILENCE_S", 2.0)
+    monkeypatch.setattr(hosts, "SILENCE_S", 1.0)
     ended = threading.Event()
 
     def note(code: int):
@@ -121,9 +121,9 @@ def test_a_process_that_falls_silent_is_noticed_and_one_that_left_in_peace_is_no
     heart = Heart(Processes(0, 2))
     store.set("eftgan/heart/1", "nodeb left")
     with heart.beating():
-        time.sleep(4)
+        time.sleep(2.5)
         assert not ended.is_set()
         store.set("eftgan/heart/1", "nodeb 7")
         assert ended.wait(60)
-    assert "nothing was heard of process 1 on nodeb for 2 seconds; start the same command" in capfd.readouterr().err
+    assert "nothing was heard of process 1 on nodeb for 1 seconds; start the same command" in capfd.readouterr().err
     assert store.get("eftgan/heart/0").endswith(b" left")
