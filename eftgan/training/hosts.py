@@ -99,7 +99,7 @@ class Heart:
                 before = found
             if leaves:
                 self._has_left.set()
-            while self._has_left.is_set():  # until the next block: what was said last holds
+            while self._has_left.is_set() and self._leaves.is_set():  # until the next block: what was said last holds
                 time.sleep(0.2)
             self._leaves.wait(BEAT_EVERY_S)
 

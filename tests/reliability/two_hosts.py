@@ -43,7 +43,7 @@ class TwoHosts:
             interface = f"{self.prefix}{host}" if self.are_apart else "lo"
             launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1"]
             launcher += ["--rdzv_backend", "c10d", "--rdzv_endpoint", f"{self.address('a')}:{self.port}"]
-            launcher += ["--rdzv_conf", f"is_host={host == 'a'}", "--local_addr", self.address(host)]
+            launcher += ["--rdzv_conf", f"is_host={host == 'a'},read_timeout=20", "--local_addr", self.address(host)]
             self.running[host] = subprocess.Popen(
                 [*within, *launcher, *command], cwd=folder, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface},
