@@ -10,8 +10,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subpr
 import pytest
 import torch
 
-from eftgan.errors import UserError
-
 torch.set_num_threads(1)
 
 
@@ -74,38 +72,54 @@ def tiny_classes(tmp_path):
 
 @pytest.fixture
 def in_threads():
-    """Call `work` with the processes of a group, each in a thread of its own; what each one returned or raised."""
+    """Call `work` with each of several processes, played by threads; what each one returned, or its UserError.
+
+    One computes at a time, until it waits for the others: torch traces networks for a whole process.
+    """
+    from eftgan.errors import UserError
     from eftgan.processes import Processes
 
     class InThread(Processes):
-        """One that meets the others in this process."""
-
         def exchange(self, content):
             self.brought[self.rank] = content
-            self.meeting.wait(60)
+            self._meet()
             found = list(self.brought)
-            self.meeting.wait(60)
+            self._meet()
             return found
 
         def tell(self, content=None):
             return self.exchange(content)[0]
 
+        def _meet(self):
+            self.turn.release()
+            try:
+                self.meeting.wait(60)
+            finally:
+                self.turn.acquire()
+
     def run(count: int, work):
-        meeting, brought, results = threading.Barrier(count), [None] * count, [None] * count
+        common = {"meeting": threading.Barrier(count), "turn": threading.Lock(), "brought": [None] * count}
+        results, faults = [None] * count, []
 
         def start(rank: int) -> None:
             processes = InThread(rank, count)
-            vars(processes).update(meeting=meeting, brought=brought)
-            try:
-                results[rank] = work(processes)
-            except UserError as error:
-                results[rank] = error
+            vars(processes).update(common)
+            with common["turn"]:
+                try:
+                    results[rank] = work(processes)
+                except UserError as error:
+                    results[rank] = error
+                except BaseException as error:
+                    faults.append(error)
+                    common["meeting"].abort()
 
         threads = [threading.Thread(target=start, args=(rank,)) for rank in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        if faults:
+            raise faults[0]
         return results
 
     return run

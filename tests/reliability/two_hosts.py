@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ class TwoHosts:
             interface = f"{self.prefix}{host}" if self.are_apart else "lo"
             launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1"]
             launcher += ["--rdzv_backend", "c10d", "--rdzv_endpoint", f"{self.address('a')}:{self.port}"]
-            launcher += ["--rdzv_conf", f"is_host={host == 'a'},read_timeout=20", "--local_addr", self.address(host)]
+            launcher += ["--rdzv_conf", f"is_host={host == 'a'}", "--local_addr", self.address(host)]
             self.running[host] = subprocess.Popen(
                 [*within, *launcher, *command], cwd=folder, text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface},
@@ -53,6 +54,15 @@ class TwoHosts:
         """Wait for a host's launcher; it must end by itself."""
         out, err = self.running[host].communicate(timeout=timeout)
         return Ended(self.running.pop(host).returncode, out, err)
+
+    def end_cut_off(self, host: str) -> Ended:
+        """Wait until a host's processes have ended by themselves; torchrun goes on asking for the other one."""
+        launcher, until = psutil.Process(self.running[host].pid), time.monotonic() + STOPS_WITHIN_S
+        while any(map(_is_alive, launcher.children())):
+            assert time.monotonic() < until, f"host {host} did not stop within {STOPS_WITHIN_S} seconds"
+            time.sleep(0.1)
+        launcher.kill()
+        return self.end(host)
 
     def run(self, command: Sequence[str], *folders: Path) -> list[Ended]:
         """To the end, on both."""
@@ -77,6 +87,10 @@ class TwoHosts:
         for host in list(self.running):
             self.kill(host)
             self.running.pop(host).communicate()
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 @contextmanager
