@@ -70,9 +70,6 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     def accumulation(self, experiment: GanExperiment) -> int:
         return experiment.training.accumulation
 
-    def trains_in_turn(self, experiment: GanExperiment) -> bool:
-        return len(experiment.method.trains_on(experiment.task_names)) > 1
-
     def make_trainer(self, session: Session[GanExperiment, GanTask, GanRun]) -> GanTrainer:
         experiment, run, accelerator = session.experiment, session.run, session.accelerator
 

@@ -97,10 +97,6 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         """Batches per optimizer step."""
         return 1
 
-    def trains_in_turn(self, experiment: AnyExperiment) -> bool:
-        """Whether a step trains the own parts of one task, and the next one those of another."""
-        return False
-
     def as_begun(self, experiment: AnyExperiment, folder: RunFolder) -> AnyExperiment:
         """The experiment with the settings that an earlier version did not know, as it ran without them."""
         return experiment
@@ -119,7 +115,6 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
             accumulation=self.accumulation(experiment),
             mixed_precision=experiment.training.mixed_precision,
             log_with=experiment.log_with,
-            in_turn=self.trains_in_turn(experiment),
         )
         processes = Processes.present()
         with connected(processes):
@@ -157,10 +152,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
                         changes |= refuse_other_experiment(before, experiment, folder)
                     records = self.data_records(experiment, tasks)
                     start_folder(experiment, folder, command, records, nearest, resources.facts, changes)
-                    for line in start_lines(experiment, accelerator, resources):
-                        print(line, flush=True)
-                    for task, found in nearest.items():
-                        print(f"task {task} starts from {found}")
+                    print(*start_lines(experiment, accelerator, resources, nearest), sep="\n", flush=True)
                     self.begin(self.run_type(folder.path), tasks)
             see_alike(processes, [folder])
             if experiment.log_with:
@@ -199,7 +191,9 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         return known, self.find_nearest(experiment, tasks, wanted) if wanted else {}
 
 
-def start_lines(experiment: Experiment, accelerator: Accelerator, resources: Resources) -> list[str]:
+def start_lines(
+    experiment: Experiment, accelerator: Accelerator, resources: Resources, nearest: Mapping[str, Found]
+) -> list[str]:
     """What a person wants to know before waiting for it."""
     method, offered = experiment.method, resources.threads_before
     lines = [
@@ -210,4 +204,4 @@ def start_lines(experiment: Experiment, accelerator: Accelerator, resources: Res
         lines.append(f"threads as the run was begun with; training.threads={offered} takes what is offered now")
     if asked_in_vain():
         lines.append("accelerate was asked for several processes and started one; on CPUs use torchrun")
-    return lines
+    return lines + [f"task {task} starts from {found}" for task, found in nearest.items()]

@@ -18,17 +18,9 @@ PATIENCE = timedelta(hours=12)  # how long processes wait for the first one, whi
 
 
 def make_accelerator(
-    folder: Path,
-    *,
-    accumulation: int = 1,
-    mixed_precision: str = "no",
-    log_with: Sequence[str] = (),
-    in_turn: bool = False,
+    folder: Path, *, accumulation: int = 1, mixed_precision: str = "no", log_with: Sequence[str] = ()
 ) -> Accelerator:
-    """Accelerate as the trainers need it, refusing what would go wrong silently.
-
-    in_turn: a step trains some of the parameters, the next one others.
-    """
+    """Accelerate as the trainers need it, refusing what would go wrong silently."""
     # PyTorch advises to keep the argument where buffers are each process's own: the new one would equal them at first.
     warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
     try:
@@ -40,7 +32,7 @@ def make_accelerator(
             project_dir=str(folder / "trackers"),
             # Running statistics are each process's own; broadcasting them would break the two forwards of a step.
             kwargs_handlers=[
-                DistributedDataParallelKwargs(broadcast_buffers=False, find_unused_parameters=in_turn),
+                DistributedDataParallelKwargs(broadcast_buffers=False),
                 InitProcessGroupKwargs(timeout=PATIENCE),
             ],
         )
