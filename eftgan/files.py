@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from eftgan.errors import UserError
 
+PATIENCE_S = 60.0  # for what another host wrote
 _STARTED = time.time()
 _TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")  # .NAME.PROCESS.tmp
 
@@ -58,6 +60,33 @@ def _is_in_work(path: Path, process: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def require_files(sizes: Mapping[Path, int]) -> None:
+    """Wait until files that another host wrote are seen here in their sizes; a UserError where they are not."""
+    for path, size in sizes.items():
+        if not wait_until(functools.partial(_has_size, path, size), path):
+            raise UserError(
+                f"{path} is not as the first process sees it; all hosts need one folder on a file system that they "
+                "share"
+            )
+
+
+def _has_size(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
+
+
+def wait_until(is_seen: Callable[[], bool], path: Path) -> bool:
+    """Wait for what another host did to a file: a network file system may show what was there a minute ago."""
+    for attempt in range(int(PATIENCE_S / 0.2)):
+        with contextlib.suppress(OSError):
+            os.listdir(path.parent)  # makes it look again
+            if is_seen():
+                return True
+        if attempt == 25:
+            print(f"waiting for {path} as another host wrote it", file=sys.stderr, flush=True)
+        time.sleep(0.2)
+    return False
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:

@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subprocesses inherit it
@@ -74,6 +75,61 @@ def tiny_classes(tmp_path):
         return build(ClassifierExperiment, data)
 
     return make
+
+
+@pytest.fixture
+def in_threads():
+    """Call `work` with each of several processes, played by threads; what each one returned, or its UserError.
+
+    One computes at a time, until it waits for the others: torch traces networks for a whole process.
+    """
+    from eftgan.errors import UserError
+    from eftgan.processes import Processes
+
+    class InThread(Processes):
+        def exchange(self, content):
+            self.brought[self.rank] = content
+            self._meet()
+            found = list(self.brought)
+            self._meet()
+            return found
+
+        def tell(self, content=None):
+            return self.exchange(content)[0]
+
+        def _meet(self):
+            self.turn.release()
+            try:
+                self.meeting.wait(60)
+            finally:
+                self.turn.acquire()
+
+    def run(count: int, work):
+        common = {"meeting": threading.Barrier(count), "turn": threading.Lock(), "brought": [None] * count}
+        results, faults = [None] * count, []
+
+        def start(rank: int) -> None:
+            processes = InThread(rank, count)
+            vars(processes).update(common)
+            with common["turn"]:
+                try:
+                    results[rank] = work(processes)
+                except UserError as error:
+                    results[rank] = error
+                except BaseException as error:
+                    faults.append(error)
+                    common["meeting"].abort()
+
+        threads = [threading.Thread(target=start, args=(rank,)) for rank in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if faults:
+            raise faults[0]
+        return results
+
+    return run
 
 
 @pytest.fixture

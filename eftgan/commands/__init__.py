@@ -121,9 +121,13 @@ def command_line(words: Sequence[str], script: str | None = None) -> str:
 
 def _launcher() -> list[str]:
     """What starts Python, once or several times."""
+    started, hosts = os.environ.get("WORLD_SIZE", "1"), os.environ.get("GROUP_WORLD_SIZE", "1")
+    here = os.environ.get("LOCAL_WORLD_SIZE", started)
     if "ACCELERATE_MIXED_PRECISION" in os.environ:  # which its launcher sets
-        return ["accelerate", "launch", *([] if is_alone() else ["--num_processes", os.environ["WORLD_SIZE"]])]
-    return ["python"] if is_alone() else ["torchrun", "--nproc_per_node", os.environ["WORLD_SIZE"]]
+        machines = [] if hosts == "1" else ["--num_machines", hosts]
+        return ["accelerate", "launch", *machines, *([] if is_alone() else ["--num_processes", started])]
+    nodes = [] if hosts == "1" else ["--nnodes", hosts]
+    return ["python"] if is_alone() else ["torchrun", *nodes, "--nproc_per_node", here]
 
 
 def is_alone() -> bool:
@@ -131,9 +135,14 @@ def is_alone() -> bool:
     return os.environ.get("WORLD_SIZE", "1") == "1"
 
 
+def is_first() -> bool:
+    """Whether this process is the one of several that speaks and writes, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def exit_stopped(message: str, command: str, signal_number: int) -> NoReturn:
     """End after a polite stop; the first process says how to go on. The exit code is what shells give a signal."""
-    if os.environ.get("RANK", "0") == "0":
+    if is_first():
         remedy = f"Continue with: {command}" if is_alone() else "Continue with the command that started it"
         print(f"\n{message}.\n{remedy}", file=sys.stderr)
     sys.exit(128 + signal_number)

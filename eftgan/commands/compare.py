@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eftgan.commands import exit_stopped
+from eftgan.commands import exit_stopped, is_first
 from eftgan.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,15 +41,18 @@ def run(args: argparse.Namespace) -> None:
     """Run what is not finished yet, then write one report."""
     methods, seeds = _methods(args.methods), _seeds(args.seeds)
     from eftgan.kinds import find_config
-
-    config = find_config(args.config)
+    from eftgan.training.launch import meet, part
     from eftgan.training.stopping import Stopped
 
+    with meet().agreeing():
+        config = find_config(args.config)
     try:
         paths = compare_methods(config, args.overrides, methods, seeds, args.out, args.command_line)
+        part()
     except Stopped as stopped:
         exit_stopped(str(stopped), args.command_line, stopped.signal)
-    print(*paths, sep="\n")
+    if paths:
+        print(*paths, sep="\n")
 
 
 def _methods(text: str | None) -> list[str] | None:
@@ -95,10 +98,11 @@ def compare_methods(
     for experiment in experiments:
         if experiment.start is not None:
             kind.train(_first_task(kind, data, experiment), command)
-        print(experiment.out)
+        if is_first():
+            print(experiment.out, flush=True)
         kind.train(experiment, command)
         runs.append(Path(experiment.out))
-    return write_report([*_others(out, runs), *runs], out / "report.html")
+    return write_report([*_others(out, runs), *runs], out / "report.html") if is_first() else []
 
 
 def _others(out: Path, runs: Sequence[Path]) -> list[Path]:

@@ -1,6 +1,8 @@
 """`eftgan evaluate`: FID and KID of a GAN run, where they are not measured yet."""
 
 import argparse
+import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -10,6 +12,8 @@ from eftgan.scores import UNCHANGED
 
 if TYPE_CHECKING:
     from eftgan.gan.run import GanRun
+    from eftgan.gan.scorer import RunScorer
+    from eftgan.processes import Processes
     from eftgan.scores import Score
 
 HELP = "Measure FID and KID of every seen task after every task."
@@ -17,7 +21,9 @@ EXAMPLES = """\
 eftgan evaluate runs/shapes --fid-samples 5000              FID of every task after every task
 eftgan evaluate runs/shapes --fid-samples 500 --reference-samples 500    a first impression, in minutes
 eftgan evaluate runs/shapes --tasks discs --after checks    one cell of the table
-eftgan evaluate runs/shapes --features random               a quick distance that is not FID"""
+eftgan evaluate runs/shapes --features random               a quick distance that is not FID
+accelerate launch -m eftgan evaluate runs/shapes            the same figures, by every device of the machine
+torchrun --nproc_per_node 4 -m eftgan evaluate runs/shapes  by four processes"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +49,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Append the missing score lines and make the report again."""
-    from eftgan.evaluation.features import load_extractor, seconds_per_image
+    """Append the missing score lines and make the report again; several processes share the work."""
+    from eftgan.training.hosts import connected
+    from eftgan.training.launch import meet, part
+
+    processes = meet()
+    with connected(processes), contextlib.ExitStack() as stack:
+        with processes.agreeing():
+            scorer, rounds, tasks = _scorer(args, processes)
+            if processes.is_first:
+                stack.enter_context(scorer.run.folder.locked())
+        if processes.is_first:
+            _measure(scorer, rounds, tasks)
+            scorer.features.dismiss()
+        else:
+            scorer.features.help()
+    part()
+
+
+def _scorer(
+    args: argparse.Namespace, processes: "Processes"
+) -> tuple["RunScorer", Sequence[int], Sequence[str] | None]:
+    """What measures, after which tasks, and which ones."""
+    from eftgan.evaluation.features import load_extractor
     from eftgan.gan.scorer import RunScorer, statistics_folder
     from eftgan.kinds import open_run
-    from eftgan.reports.write import write_report
 
     saved = cast("GanRun", open_run(args.run, "gan"))
     for option in ("--fid-samples", "--fid-samples-other", "--reference-samples"):
@@ -57,21 +83,31 @@ def run(args: argparse.Namespace) -> None:
     saved.require_trained()
     tasks = [saved.trained[saved.index(task)] for task in args.tasks] if args.tasks else None
     rounds = [saved.index(task) for task in args.after] if args.after else range(len(saved.trained))
-    with saved.folder.locked():
-        extractor = load_extractor(args.features, weights=args.weights)
-        cache = args.cache or statistics_folder(saved)
-        scorer = RunScorer(saved, extractor, args.fid_samples, cache, args.fid_samples_other, args.reference_samples)
-        if ahead := scorer.images_ahead(rounds, tasks):
-            print(f"{ahead:,} images to look at: {_duration(ahead * seconds_per_image(extractor))}", flush=True)
-        found = 0
-        for through in rounds:
-            for score in scorer.score(through, tasks):
-                print(_line(score))
-                found += 1
-        if not found:
-            print(f"nothing new: what can be measured has scores of {args.fid_samples} images or more")
-        write_report([saved.folder.path], saved.folder.report)
-    print(f"report: {saved.folder.report}")
+    extractor, cache = load_extractor(args.features, weights=args.weights), args.cache or statistics_folder(saved)
+    scorer = RunScorer(
+        saved, extractor, args.fid_samples, cache, args.fid_samples_other, args.reference_samples, processes
+    )
+    return scorer, rounds, tasks
+
+
+def _measure(scorer: "RunScorer", rounds: Sequence[int], tasks: Sequence[str] | None) -> None:
+    """What the first process does, or the only one."""
+    from eftgan.evaluation.features import seconds_per_image
+    from eftgan.reports.write import write_report
+
+    folder, extractor = scorer.run.folder, scorer.extractor
+    if ahead := scorer.images_ahead(rounds, tasks):
+        seconds = ahead * seconds_per_image(extractor) / scorer.processes.count
+        print(f"{ahead:,} images to look at: {_duration(seconds)}", flush=True)
+    found = 0
+    for through in rounds:
+        for score in scorer.score(through, tasks):
+            print(_line(score), flush=True)
+            found += 1
+    if not found:
+        print(f"nothing new: what can be measured has scores of {scorer.samples} images or more")
+    write_report([folder.path], folder.report)
+    print(f"report: {folder.report}")
 
 
 def _line(score: "Score") -> str:

@@ -8,9 +8,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from eftgan.commands import asks_for_help, command_line, exit_stopped
 from eftgan.errors import UserError, exit_on_user_error
+
+if TYPE_CHECKING:
+    from eftgan.training.kind import Kind
 
 HELP = "Train on one task after another; the same command continues a run that was stopped."
 EXAMPLES = """\
@@ -91,20 +95,16 @@ def run_script(kind: str, doc: str, argv: Sequence[str] | None = None) -> None:
 
 def train(kind_name: str, args: argparse.Namespace, command: str) -> None:
     """Train what the words say, and say what to do next; `command` is what continues it."""
-    from eftgan.config import load
-    from eftgan.kinds import DEMO, find_config, load_kind
-
-    overrides = [*data_words(kind_name, args.data or (), bool(args.resume)), *args.overrides]
-    if args.resume:
-        path = _config_to_resume(args.resume, kind_name)
-        overrides.append(f"out={args.resume}")
-    else:
-        path = find_config(args.config or DEMO, kind_name)
+    from eftgan.kinds import load_kind
+    from eftgan.training.launch import meet, part
     from eftgan.training.stopping import Stopped
 
     try:
         kind = load_kind(kind_name)
-        finished = kind.train(load(kind.experiment_type, path, overrides), command)
+        with meet().agreeing():
+            experiment = _experiment(kind, args)
+        finished = kind.train(experiment, command)
+        part()
         if finished is not None:
             print(finished.summary())
     except Stopped as stopped:
@@ -129,6 +129,20 @@ def data_words(kind_name: str, paths: Sequence[str], resumes: bool) -> list[str]
     if resumes:
         return [f"{key}+={json.dumps(entry)}" for entry in entries]
     return [f"out=runs/{names[0]}", f"{key}={json.dumps(entries)}"]
+
+
+def _experiment(kind: "Kind[Any, Any, Any]", args: argparse.Namespace) -> Any:
+    """What the words ask for."""
+    from eftgan.config import load
+    from eftgan.kinds import DEMO, find_config
+
+    overrides = [*data_words(kind.name, args.data or (), bool(args.resume)), *args.overrides]
+    if args.resume:
+        path = _config_to_resume(args.resume, kind.name)
+        overrides.append(f"out={args.resume}")
+    else:
+        path = find_config(args.config or DEMO, kind.name)
+    return load(kind.experiment_type, path, overrides)
 
 
 def _config_to_resume(run: Path, kind: str) -> Path:

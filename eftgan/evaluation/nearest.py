@@ -1,15 +1,12 @@
 """Which earlier task has the most similar images: where a task with `init: nearest` starts."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.metrics.fid import frechet_distance
-from eftgan.evaluation.real_statistics import collect_statistics
+from eftgan.evaluation.real_statistics import collect_statistics, evenly_spaced_crops
 from eftgan.evaluation.statistics import FeatureStatistics
 
 IMAGES = 500  # of each task, spread evenly over its images
@@ -38,15 +35,10 @@ def nearest_earlier(images: Mapping[str, ImageCollection], wanted: Collection[st
     statistics: dict[str, FeatureStatistics] = {}
     found: dict[str, Nearest] = {}
     for name, own in images.items():
-        here = collect_statistics(_sample(own, size), extractor, progress=False)
+        count = min(IMAGES, len(own))
+        here = collect_statistics(evenly_spaced_crops(own, count, size), count, extractor, progress=False)
         if statistics and name in wanted:
             distances = {other: frechet_distance(here, there) for other, there in statistics.items()}
             found[name] = Nearest(min(distances, key=lambda other: distances[other]), distances)
         statistics[name] = here
     return found
-
-
-def _sample(images: ImageCollection, size: int) -> Iterator[Tensor]:
-    count = min(IMAGES, len(images))
-    for index in range(count):
-        yield centre_crop(images[index * len(images) // count], size)

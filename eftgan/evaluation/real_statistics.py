@@ -3,7 +3,7 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.statistics import KEEP_FEATURES, FeatureStatistics, spread_rows
 from eftgan.files import remove_leftovers
+from eftgan.processes import ALONE, Processes
 from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest, write_tensors
 
-BATCH = 50
+BLOCK = 64  # images: who computes a block changes nothing about its bits, so blocks are what processes share out
 
 
 @dataclass(frozen=True)
@@ -59,61 +60,64 @@ def reference_statistics(
     *,
     cache: Path | None = None,
     count: int | None = None,
-    rank: int = 0,
-    processes: int = 1,
-    barrier: Callable[[], None] = lambda: None,
+    processes: Processes = ALONE,
+    call_others: Callable[[], None] = lambda: None,
     progress: bool = True,
     title: str = "real images",
 ) -> FeatureStatistics:
     """Statistics of `data`, centre-cropped to `size`; read from `cache` (a folder) where they are known.
 
-    Several processes share the work: each calls this with its own `rank` and one common `barrier`, computes
-    its share and leaves it in the cache folder; all return the same merged statistics.
+    Several processes share the work: the first has the cache, and where nothing is known there it has
+    `call_others` bring the others to this function, without a cache; see `collect_statistics`.
     """
     key = reference_key(data, extractor, size, count)
     if key.count < 2:
         raise UserError(f"a distance needs at least 2 images on each side; '{title}' has {key.count}")
-    if processes > 1 and cache is None:
-        raise ValueError("several processes share their work through the cache folder: give one")
     known = None if cache is None else read_statistics(statistics_path(cache, key.digest), key)
-    barrier()  # nobody writes before everybody has looked
     if known is not None:
         return known
-    share = range(rank * key.count // processes, (rank + 1) * key.count // processes)
-    images = (centre_crop(data[i], size) for i in spread(len(data), key.count)[share.start : share.stop].tolist())
-    keep = {row - share.start for row in spread_rows(key.count)}  # those of other shares lie outside of this one
-    statistics = collect_statistics(images, extractor, total=len(share), keep=keep, progress=progress, title=title)
-    if cache is None:
-        return statistics
-    if processes > 1:
-        statistics = _merge_shares(statistics, cache, key, rank, processes, barrier)
-    if rank == 0:
+    call_others()
+    crops, keep = evenly_spaced_crops(data, key.count, size), set(spread_rows(key.count))
+    statistics = collect_statistics(
+        crops, key.count, extractor, keep=keep, processes=processes, progress=progress, title=title
+    )
+    if cache is not None:
         write_statistics(statistics_path(cache, key.digest), statistics, key)
     return statistics
 
 
+def evenly_spaced_crops(data: ImageCollection, count: int, size: int) -> Callable[[range], Tensor]:
+    """What gives the centre crops of a range of `count` images of a collection: for `collect_statistics`."""
+    places = spread(len(data), count).tolist()
+    return lambda block: torch.stack([centre_crop(data[i], size) for i in places[block.start : block.stop]])
+
+
 def collect_statistics(
-    images: Iterable[Tensor],
+    images: Callable[[range], Tensor],
+    count: int,
     extractor: Extractor,
     *,
-    total: int | None = None,
     keep: Collection[int] = range(KEEP_FEATURES),
+    processes: Processes = ALONE,
     progress: bool = True,
     title: str = "images",
 ) -> FeatureStatistics:
-    """Statistics of a stream of equally large uint8 images (3, H, W), with a progress bar."""
+    """Statistics of `count` images, with a progress bar; `images` gives those of a range, uint8 (N, 3, H, W).
+
+    Several processes take blocks of images in turn. The first gathers the features in the images' order, so that its
+    statistics are the same to the bit however many processes there are; the others get empty ones.
+    """
     statistics = FeatureStatistics(extractor.dims, keep=keep)
-    batch: list[Tensor] = []
-    with progress_bar(total=total, desc=title, unit="img", show=progress, leave=False) as bar:
-        for image in images:
-            batch.append(image)
-            if len(batch) == BATCH:
-                statistics.update(extractor(torch.stack(batch)))
-                bar.update(len(batch))
-                batch = []
-        if batch:
-            statistics.update(extractor(torch.stack(batch)))
-            bar.update(len(batch))
+    blocks = [range(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
+    with progress_bar(total=count, desc=title, unit="img", show=progress and processes.is_first, leave=False) as bar:
+        for first in range(0, len(blocks), processes.count):
+            turn = blocks[first : first + processes.count]
+            own = [extractor(images(block)) for block in turn[processes.rank : processes.rank + 1]]
+            gathered = [rows for features in processes.exchange(own) for rows in features]
+            if processes.is_first:
+                for rows in gathered:
+                    statistics.update(rows)
+            bar.update(sum(map(len, turn)))
     return statistics
 
 
@@ -151,25 +155,3 @@ def read_statistics(path: Path, key: ReferenceKey | None = None) -> FeatureStati
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         warnings.warn(f"cached statistics {path} are damaged ({error}); computing them again", stacklevel=2)
         return None
-
-
-def _merge_shares(
-    own: FeatureStatistics,
-    cache: Path,
-    key: ReferenceKey,
-    rank: int,
-    processes: int,
-    barrier: Callable[[], None],
-) -> FeatureStatistics:
-    shares = [cache / f"{key.digest}.{i}-of-{processes}.safetensors" for i in range(processes)]
-    write_statistics(shares[rank], own, key)
-    barrier()
-    merged = FeatureStatistics(own.dims)
-    for share in shares:
-        part = read_statistics(share, key)
-        if part is None:
-            raise UserError(f"{share} is missing or damaged: do all processes see the same folder {cache}?")
-        merged.merge(part)
-    barrier()  # nobody removes a share before everybody has read it
-    shares[rank].unlink()
-    return merged

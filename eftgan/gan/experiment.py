@@ -167,11 +167,6 @@ def open_tasks(experiment: GanExperiment, processes: int) -> list[GanTask]:
     Those of finished tasks are left alone unless the method trains on them: an earlier collection may be gone.
     """
     method, names = experiment.method, experiment.task_names
-    if processes > 1 and len(method.trains_on(names)) > 1:
-        raise UserError(
-            f"method.name: {method.name} trains the parts of several tasks in turn, which processes cannot "
-            "average; start it as one process"
-        )
     folder = RunFolder(Path(experiment.out))
     together = experiment.training.batch * processes * experiment.training.accumulation
     tasks = [_gan_task(experiment, task, folder.data_records().get(task.name), together) for task in experiment.tasks]

@@ -16,6 +16,7 @@ from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
 from eftgan.gan.trainer import GanTrainer
+from eftgan.processes import Processes
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
@@ -77,13 +78,12 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
         experiment, run, accelerator = session.experiment, session.run, session.accelerator
 
         def after_task(index: int) -> None:
-            measures, newest = experiment.evaluation.features != "none", index == len(run.trained) - 1
-            if measures and newest and accelerator.num_processes > 1:  # the long part of a first measurement
-                share = {"rank": accelerator.process_index, "processes": accelerator.num_processes}
-                scorer(run).reference(index, **share, barrier=accelerator.wait_for_everyone)
+            measuring = scorer(run)
             if accelerator.is_main_process:
                 score_growth(run, index, session.networks)
-                finish_task(run, index)
+                finish_task(run, index, measuring)
+            elif measuring:
+                measuring.features.help()
             accelerator.wait_for_everyone()
 
         return GanTrainer(
@@ -100,21 +100,26 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
         )
 
 
-def finish_task(run: GanRun, index: int) -> None:
+def finish_task(run: GanRun, index: int, measuring: RunScorer | None) -> None:
     """Grids, scores and the report after one task; what is there already is not made again."""
     run.draw_grids(index)
-    wanted = [run.tasks[index]] if run.keeps_tasks else None
-    if run.experiment.evaluation.features != "none" and scorer(run).score(index, wanted):
-        print(*score_lines(run.folder.path, index), sep="\n", flush=True)
+    if measuring:
+        wanted = [run.tasks[index]] if run.keeps_tasks else None
+        if measuring.score(index, wanted):
+            print(*score_lines(run.folder.path, index), sep="\n", flush=True)
+        measuring.features.dismiss()
     newest = index == len(run.trained) - 1  # a continued run passes its earlier tasks without a report for each
     if newest and (index < REPORT_EVERY or (index + 1) % REPORT_EVERY == 0 or index == len(run.tasks) - 1):
         write_report([run.folder.path], run.folder.report)
 
 
-def scorer(run: GanRun) -> RunScorer:
-    """What measures a run as its config says."""
+def scorer(run: GanRun) -> RunScorer | None:
+    """What measures a run as its config says, with the help of all processes; none where it says not to."""
     evaluation = run.experiment.evaluation
-    return RunScorer(run, _extractor(evaluation.features), evaluation.samples, statistics_folder(run))
+    if evaluation.features == "none":
+        return None
+    extractor, processes = _extractor(evaluation.features), Processes.present()
+    return RunScorer(run, extractor, evaluation.samples, statistics_folder(run), processes=processes)
 
 
 _extractor = functools.cache(load_extractor)

@@ -37,15 +37,24 @@ class GanRun(SavedRun[GanExperiment]):
         Built once for all who draw from it after a task: treat it as read-only.
         """
         self.require_trained()
-        seen = self.tasks[: after + 1]
-        wanted = {after} if not self.folder.shared.exists() else {seen.index(task) for task in tasks or seen}
-        if self.folder.shared.exists() and self.experiment.method.chained:
-            wanted = set(range(max(wanted) + 1))
-        files = [self.folder.shared, *(self.folder.task_file(index, seen[index]) for index in sorted(wanted))]
-        key = [(path, path.stat().st_mtime_ns) for path in files if path.exists()]
+        wanted = self._wanted(after, tasks)
+        key = [(path, path.stat().st_mtime_ns) for path in self.generator_files(after, tasks)]
         if self._newest is None or self._newest[0] != key:
-            self._newest = (key, self._build([(index, seen[index]) for index in sorted(wanted)]))
+            self._newest = (key, self._build([(index, self.tasks[index]) for index in wanted]))
         return self._newest[1]
+
+    def generator_files(self, after: int, tasks: Sequence[str] | None = None) -> list[Path]:
+        """What `generator` reads."""
+        shared = [self.folder.shared] if self.folder.shared.exists() else []
+        return [*shared, *(self.folder.task_file(index, self.tasks[index]) for index in self._wanted(after, tasks))]
+
+    def _wanted(self, after: int, tasks: Sequence[str] | None) -> list[int]:
+        """The tasks that the generator is to have, by their places."""
+        seen = self.tasks[: after + 1]
+        if not self.folder.shared.exists():
+            return [after]
+        wanted = {seen.index(task) for task in tasks or seen}
+        return list(range(max(wanted) + 1)) if self.experiment.method.chained else sorted(wanted)
 
     def _build(self, tasks: Sequence[tuple[int, str]]) -> nn.Module:
         generator = build_generator(self.experiment)

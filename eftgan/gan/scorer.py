@@ -1,32 +1,27 @@
 """Score lines of a GAN run: the distance of every seen task after every task, and the growth per task."""
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from eftgan.adapters import inference_network, shared_state, task_state
+from eftgan.adapters import shared_state, task_state
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.growth import growth, total_growth
 from eftgan.evaluation.metrics import metrics_over
-from eftgan.evaluation.real_statistics import (
-    collect_statistics,
-    kept_statistics,
-    reference_key,
-    reference_statistics,
-    statistics_path,
-)
+from eftgan.evaluation.real_statistics import kept_statistics, reference_key, statistics_path
 from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.files import settled_digest
 from eftgan.gan.run import GanRun
-from eftgan.gan.sampling import generate
+from eftgan.gan.task_features import TaskFeatures
 from eftgan.names import GENERATOR
+from eftgan.processes import ALONE, OutOfStep, Processes
 from eftgan.scores import REAL, UNCHANGED, Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest
 from eftgan.training.checkpoint import below, with_task
@@ -77,7 +72,11 @@ def weights_digests(run: GanRun, after: int, tested: Sequence[int]) -> list[str]
 
 @dataclasses.dataclass(frozen=True)
 class RunScorer:
-    """Measures a run with one extractor and a number of samples; lines that still hold are not made again."""
+    """Measures a run with one extractor and a number of samples; lines that still hold are not made again.
+
+    Of several processes the first scores; the others help it with the features (`features.help()`) until it lets them
+    go (`features.dismiss()`).
+    """
 
     run: GanRun
     extractor: Extractor
@@ -85,6 +84,7 @@ class RunScorer:
     cache: Path  # statistics of real images
     samples_other: int | None = None  # samples for cells that are neither just learned nor final
     reference_samples: int | None = None  # real images to compare with; none: all of them
+    processes: Processes = ALONE
     _references: dict[int, str | None] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     def score(self, through: int, tasks: Collection[str] | None = None) -> list[Score]:
@@ -99,14 +99,13 @@ class RunScorer:
         subjects = {i: subject for i in wanted if (subject := self._subject(known, i, weights[i]))}
         missing = [i for i in subjects if not self._find(known, self._after(through, i), i, subjects[i])]
         made: list[Score] = []
-        if missing:
-            generator = self.run.generator(through, [names[tested] for tested in missing])
         written = 0
         for tested in missing:
             after = self._after(through, tested)
             carried = self._carry_over(known, after, tested, subjects[tested])
             real = None if carried else self._reference_or_say(tested)
-            measured = [] if real is None else self._measure(generator, after, tested, subjects[tested], real)
+            built_for = [names[each] for each in missing]
+            measured = [] if real is None else self._measure(through, tested, built_for, subjects[tested], real)
             held = {line.metric for line in self._holding(known, after, tested, subjects[tested])}
             lines = carried or measured
             made += [line for line in lines if line.metric not in held]  # after METRICS has grown: only the new ones
@@ -159,21 +158,21 @@ class RunScorer:
         main = through == tested or through == len(self.run.tasks) - 1
         return self.samples if main or self.samples_other is None else self.samples_other
 
-    def reference(self, tested: int, **sharing: Any) -> FeatureStatistics:
-        """Statistics of a task's training images; `sharing`: rank, processes and barrier of several processes.
+    @functools.cached_property
+    def features(self) -> TaskFeatures:
+        return TaskFeatures(self.run, self.extractor, self.processes)
 
-        Where the images are gone, the statistics that were kept of them serve.
-        """
-        task, size = self.run.tasks[tested], self.run.experiment.network.sizes[-1]
+    def reference(self, tested: int) -> FeatureStatistics:
+        """Statistics of a task's training images; where these are gone, what was kept of them serves."""
         try:
-            images = self.run.real_images(tested)
+            return self.features.real(tested, self.cache, self.reference_samples)
+        except OutOfStep:
+            raise
         except UserError:
             kept = kept_statistics(self.cache, self._references.get(tested))
             if kept is None:
                 raise
             return kept
-        sharing |= {"cache": self.cache, "count": self.reference_samples, "title": f"{task}, real"}
-        return reference_statistics(images, self.extractor, size, **sharing)
 
     def _subject(self, known: list[Score], tested: int, weights: str) -> dict[str, str] | None:
         """What a line must be about to hold today, see `Score.subject`; none where the images are gone for good."""
@@ -256,23 +255,21 @@ class RunScorer:
         """The statistics; none, with a line, where the images and all that was kept of them are gone."""
         try:
             return self.reference(tested)
+        except OutOfStep:
+            raise
         except UserError as error:
             print(f"{self.run.tasks[tested]}: not measured: {error}")
             return None
 
     def _measure(
-        self, generator: nn.Module, through: int, tested: int, subject: dict[str, str], real: FeatureStatistics
+        self, through: int, tested: int, built_for: Sequence[str], subject: dict[str, str], real: FeatureStatistics
     ) -> list[Score]:
         """Distances between every training image of the task and freshly generated ones."""
-        experiment, task = self.run.experiment, self.run.tasks[tested]
-        count, z_dim = self.samples_for(through, tested), experiment.network.z_dim
-        z = torch.randn(count, z_dim, generator=stream(experiment.seed, task, "evaluation"))
-        drawing = inference_network(generator, task).to(self.extractor.device)
-        fakes = (image for batch in generate(drawing, z) for image in batch)
-        title = f"{task} after {self.run.tasks[through]}"
-        fake = collect_statistics(fakes, self.extractor, total=count, title=title)
-        lines = self._lines(self.run.tasks[through], task, real, fake, {**subject, "carried": False})
-        return lines + self._floor(task, real, subject["reference"]) if through == tested else lines
+        after, task = self._after(through, tested), self.run.tasks[tested]
+        count, title = self.samples_for(after, tested), f"{task} after {self.run.tasks[after]}"
+        fake = self.features.generated(tested, count, through, built_for, title)
+        lines = self._lines(self.run.tasks[after], task, real, fake, {**subject, "carried": False})
+        return lines + self._floor(task, real, subject["reference"]) if after == tested else lines
 
     def _floor(self, task: str, real: FeatureStatistics, reference: str) -> list[Score]:
         """Some real images against the others, as many as are generated: what a perfect generator would be given."""

@@ -110,7 +110,7 @@ class GanTrainer(Trainer[GanTask]):
 
     def _train_steps(self, task: GanTask, images: dict[str, ImageCollection], ema: Ema) -> None:
         """`images`: of the tasks that the method trains on, mostly of this one alone; they take turns."""
-        networks, stepping = self._prepare()
+        networks, stepping = self._prepare(in_turn=len(images) > 1)
         accelerator, progress = self.accelerator, self.progress
         bar = progress_bar(
             total=task.steps, initial=progress.step, desc=task.name, unit="step", show=accelerator.is_main_process
@@ -213,8 +213,12 @@ class GanTrainer(Trainer[GanTask]):
             set_rate(optimizer, self._rates[role] * share)
             self.method.begin_step(role, self.networks, moment)
 
-    def _prepare(self) -> tuple[dict[str, nn.Module], dict[str, Any]]:
-        """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks."""
+    def _prepare(self, in_turn: bool) -> tuple[dict[str, nn.Module], dict[str, Any]]:
+        """Networks and optimizers as Accelerate wraps them; the plain ones stay in self.networks.
+
+        in_turn: a batch trains the own parts of one task, the next one those of another.
+        """
+        self.accelerator.ddp_handler.find_unused_parameters = in_turn
         if self.options.sync_batchnorm and self.accelerator.num_processes > 1:
             if self.accelerator.device.type == "cpu":
                 raise UserError("training.sync_batchnorm needs GPUs; set it to false")

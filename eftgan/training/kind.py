@@ -2,7 +2,7 @@
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -11,7 +11,9 @@ from accelerate import Accelerator
 from torch import nn
 
 from eftgan.config import load
+from eftgan.errors import UserError
 from eftgan.names import NEAREST, refuse_alike_names
+from eftgan.processes import Processes
 from eftgan.runfolder import RunFolder
 from eftgan.training.experiment import (
     Experiment,
@@ -20,6 +22,7 @@ from eftgan.training.experiment import (
     start_folder,
     start_of,
 )
+from eftgan.training.hosts import connected, remove_if_new, require_common_folder, see_alike
 from eftgan.training.launch import make_accelerator, refuse_single_images
 from eftgan.training.resources import Resources, asked_in_vain, changes_of, resources_for
 from eftgan.training.run import SavedRun
@@ -107,18 +110,22 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         The main process gets the finished run back, the others nothing.
         """
         folder = RunFolder(Path(experiment.out))
-        before = load(self.experiment_type, folder.config) if folder.config.exists() else None
-        if before is not None:
-            experiment, before = self.as_begun(experiment, folder), self.as_begun(before, folder)
         accelerator = make_accelerator(
             folder.path,
             accumulation=self.accumulation(experiment),
             mixed_precision=experiment.training.mixed_precision,
             log_with=experiment.log_with,
         )
-        resources = resources_for(experiment, folder, accelerator.num_processes)
-        with resources.in_use():
-            return self._train(experiment, before, command, accelerator, resources)
+        processes = Processes.present()
+        with connected(processes):
+            see_alike(processes, [RunFolder(Path(path)) for path in (experiment.out, experiment.start) if path])
+            with processes.agreeing():
+                before = load(self.experiment_type, folder.config) if folder.config.exists() else None
+                if before is not None:
+                    experiment, before = self.as_begun(experiment, folder), self.as_begun(before, folder)
+                resources = resources_for(experiment, folder, accelerator.num_processes)
+            with resources.in_use():
+                return self._train(experiment, before, command, accelerator, resources)
 
     def _train(
         self,
@@ -128,30 +135,28 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         accelerator: Accelerator,
         resources: Resources,
     ) -> AnyRun | None:
-        folder = RunFolder(Path(experiment.out))
-        tasks = self.open_tasks(experiment, accelerator.num_processes)
-        start = start_of(experiment)
-        networks = self.build_networks(experiment, tasks)  # as the rest: what is wrong shows before anything is written
-        refuse_single_images(experiment.training.batch, networks)
-        if before is None:  # a run that was begun with one goes on
-            refuse_unmatched_patterns(experiment.adapters, networks)
-        if before is None or before.task_names != experiment.task_names:
-            refuse_alike_names(experiment.task_names)
-        known, nearest = self._nearest(experiment, folder, tasks)
-        main = accelerator.is_main_process
-        with folder.locked() if main else contextlib.nullcontext():
-            if main:
-                changes: dict[str, Any] = {**changes_of(folder, resources)}
-                if before is not None:
-                    changes |= refuse_other_experiment(before, experiment, folder)
-                records = self.data_records(experiment, tasks)
-                start_folder(experiment, folder, command, records, nearest, resources.facts, changes)
-                for line in start_lines(experiment, accelerator, resources):
-                    print(line, flush=True)
-                for task, found in nearest.items():
-                    print(f"task {task} starts from {found}")
-                self.begin(self.run_type(folder.path), tasks)
-            accelerator.wait_for_everyone()
+        folder, processes = RunFolder(Path(experiment.out)), Processes.present()
+        with processes.agreeing():  # what is wrong shows before anything is written
+            tasks = self.open_tasks(experiment, processes.count)
+            start = start_of(experiment)
+            networks = self.build_networks(experiment, tasks)
+            refuse_single_images(experiment.training.batch, networks)
+            if before is None:  # a run that was begun with one goes on
+                refuse_unmatched_patterns(experiment.adapters, networks)
+            if before is None or before.task_names != experiment.task_names:
+                refuse_alike_names(experiment.task_names)
+            known, nearest = self._nearest(experiment, folder, tasks)
+        with self._held(folder, processes):
+            with processes.agreeing():
+                if processes.is_first:
+                    changes: dict[str, Any] = {**changes_of(folder, resources)}
+                    if before is not None:
+                        changes |= refuse_other_experiment(before, experiment, folder)
+                    records = self.data_records(experiment, tasks)
+                    start_folder(experiment, folder, command, records, nearest, resources.facts, changes)
+                    print(*start_lines(experiment, accelerator, resources, nearest), sep="\n", flush=True)
+                    self.begin(self.run_type(folder.path), tasks)
+            see_alike(processes, [folder])
             if experiment.log_with:
                 accelerator.init_trackers(self.name)
             run = self.run_type(folder.path)
@@ -159,8 +164,24 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
             starts = own | known | {task: found.task for task, found in nearest.items()}
             session = Session(experiment, run, tasks, networks, accelerator, start, starts)
             self.make_trainer(session).run(tasks)
-            accelerator.end_training()
-        return run if main else None
+            for tracker in accelerator.trackers:
+                tracker.finish()
+        return run if processes.is_first else None
+
+    @contextlib.contextmanager
+    def _held(self, folder: RunFolder, processes: Processes) -> Iterator[None]:
+        """The first process holds the run's folder, which all of them see."""
+        with contextlib.ExitStack() as stack:
+            with processes.agreeing():
+                if processes.is_first:
+                    stack.enter_context(folder.locked())
+            try:
+                require_common_folder(processes, folder)
+            except UserError:
+                if processes.is_first:
+                    remove_if_new(folder)
+                raise
+            yield
 
     def _nearest(
         self, experiment: AnyExperiment, folder: RunFolder, tasks: Sequence[AnyTask]
@@ -172,7 +193,9 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         return known, self.find_nearest(experiment, tasks, wanted) if wanted else {}
 
 
-def start_lines(experiment: Experiment, accelerator: Accelerator, resources: Resources) -> list[str]:
+def start_lines(
+    experiment: Experiment, accelerator: Accelerator, resources: Resources, nearest: Mapping[str, Found]
+) -> list[str]:
     """What a person wants to know before waiting for it."""
     method, offered = experiment.method, resources.threads_before
     lines = [
@@ -183,4 +206,4 @@ def start_lines(experiment: Experiment, accelerator: Accelerator, resources: Res
         lines.append(f"threads as the run was begun with; training.threads={offered} takes what is offered now")
     if asked_in_vain():
         lines.append("accelerate was asked for several processes and started one; on CPUs use torchrun")
-    return lines
+    return lines + [f"task {task} starts from {found}" for task, found in nearest.items()]

@@ -7,11 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
-from torch import nn
+from torch import distributed, nn
 
 from eftgan.errors import UserError
+from eftgan.processes import Processes
 
 PATIENCE = timedelta(hours=12)  # how long processes wait for the first one, which measures after every task
 
@@ -25,7 +26,7 @@ def make_accelerator(
     try:
         accelerator = Accelerator(
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=accumulation, sync_with_dataloader=False),
-            cpu=not torch.accelerator.is_available(),  # torchrun without GPUs would run one process otherwise
+            cpu=_on_cpu(),
             mixed_precision=mixed_precision,
             log_with=list(log_with) or None,
             project_dir=str(folder / "trackers"),
@@ -44,6 +45,23 @@ def make_accelerator(
     if accelerator.num_processes != asked:
         raise UserError(f"{asked} processes were asked for, but Accelerate runs {accelerator.num_processes}")
     return accelerator
+
+
+def _on_cpu() -> bool:
+    return not torch.accelerator.is_available()  # unsaid, torchrun without GPUs would run one process
+
+
+def meet() -> Processes:
+    """Bring the processes together that a launcher started, before anything that could go wrong in one of them."""
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        PartialState(cpu=_on_cpu(), timeout=PATIENCE)
+    return Processes.present()
+
+
+def part() -> None:
+    """The processes that were brought together go their ways, at the end of a program that went well."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def refuse_single_images(batch: int, networks: Mapping[str, nn.Module]) -> None:

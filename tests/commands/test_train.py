@@ -237,3 +237,12 @@ def test_the_same_is_started_again_the_same_way(monkeypatch, program, script, pr
         monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     assert command_line(["train", "gan"], script) == wanted
+
+
+def test_a_run_on_two_hosts_says_how_many_processes_each_had(monkeypatch):
+    for name, value in {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "GROUP_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    told = "torchrun --nnodes 2 --nproc_per_node 4 train_gan.py"
+    assert command_line([], "train_gan.py") == told
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    assert command_line([], "train_gan.py") == "accelerate launch --num_machines 2 --num_processes 8 train_gan.py"

@@ -1,5 +1,4 @@
 import json
-import threading
 from dataclasses import asdict
 
 import pytest
@@ -90,32 +89,35 @@ def test_a_count_spreads_over_the_collection(extractor):
     assert torch.equal(found.features, extractor(data.images[::3]))
 
 
-def together(processes: int, *args, cache) -> dict[int, FeatureStatistics]:
-    """What each of several processes, here threads, is given."""
-    meeting, results = threading.Barrier(processes), {}
+def together(in_threads, count: int, *args, cache) -> FeatureStatistics:
+    """What the first of several processes is given; it has the cache."""
 
-    def work(rank: int) -> None:
-        results[rank] = reference_statistics(
-            *args, cache=cache, rank=rank, processes=processes, barrier=meeting.wait, progress=False
-        )
+    def work(processes):
+        mine = {"cache": cache} if processes.is_first else {}
+        return reference_statistics(*args, **mine, processes=processes, progress=False)
 
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(processes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    return results
+    return in_threads(count, work)[0]
 
 
-def test_several_processes_share_the_work(extractor, tmp_path):
-    data, alone = Pictures(31), Pictures(31)
-    results = together(3, data, extractor, 16, cache=tmp_path)
-    expected = reference_statistics(alone, extractor, 16, progress=False)
-    assert data.reads == 31
-    assert all(equal(results[0], results[rank]) for rank in range(3))
-    torch.testing.assert_close(results[0].covariance, expected.covariance)
-    assert torch.allclose(results[0].features, expected.features, atol=1e-5)
-    assert len(list(tmp_path.iterdir())) == 1  # shares are gone, the merged file stays
+@pytest.mark.parametrize("count", [2, 3])
+def test_several_processes_share_the_work_and_the_statistics_are_those_of_one_to_the_bit(
+    extractor, in_threads, tmp_path, count
+):
+    data, alone = Pictures(201), Pictures(201)
+    result = together(in_threads, count, data, extractor, 16, cache=tmp_path / "several")
+    expected = reference_statistics(alone, extractor, 16, cache=tmp_path / "one", progress=False)
+    assert data.reads == 201
+    assert equal(result, expected)
+    assert torch.equal(result.features, expected.features)
+    several, one = (list((tmp_path / name).iterdir()) for name in ("several", "one"))
+    assert [path.read_bytes() for path in several] == [path.read_bytes() for path in one]
+
+
+def test_the_first_process_calls_the_others_only_where_nothing_is_known(extractor, tmp_path):
+    data, calls = Pictures(), []
+    for _ in range(2):
+        reference_statistics(data, extractor, 16, cache=tmp_path, call_others=lambda: calls.append(1), progress=False)
+    assert calls == [1]
 
 
 def test_images_that_can_not_be_used_are_refused(extractor):
@@ -139,10 +141,10 @@ def greys():
     return Extractor("greys", "greys", "w", 1, "none", lambda x: 255 * x[:, :1].mean((2, 3)), torch.device("cpu"))
 
 
-@pytest.mark.parametrize("processes", [1, 2, 7])
-def test_the_kept_features_of_a_large_collection_are_spread_over_it(greys, tmp_path, processes):
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_the_kept_features_of_a_large_collection_are_spread_over_it(greys, in_threads, tmp_path, count):
     data = Sorted()
-    found = together(processes, data, greys, 2, cache=tmp_path)[0]
+    found = together(in_threads, count, data, greys, 2, cache=tmp_path)
     assert found.n == 6000
     assert found.features.squeeze(1).round().int().tolist() == [(i * 6000 // 5000) // 30 for i in range(5000)]
     whole = FeatureStatistics.from_features(greys(data.images))

@@ -161,3 +161,45 @@ def test_lines_hold_until_a_newer_one_of_their_cell_is_about_something_else(tmp_
         assert [score.value for score in read_scores(path)] == [2, 3]
         append_scores(path, [line(4, 2, **{**same, key: "y"}, carried=True), line(5, 2)])
         assert [score.value for score in read_scores(path)] == [2, 5]
+
+
+MANY = "tasks=[{name: discs, data: 'shapes:discs', limit: 150}, {name: checks, data: 'shapes:checks', limit: 90}]"
+
+
+@pytest.mark.parametrize("method", ["eft", "finetune"])
+def test_several_processes_write_the_same_lines_as_one(tiny, extractor, in_threads, method):
+    run = train_gan(tiny(MANY, "training.steps=1", f"method={method}"), "test")
+    before, written = run.folder.scores.read_bytes(), {}
+    for count in (1, 2, 3):
+
+        def measure_all(processes, count=count):
+            cache = run.folder.path.parent / f"cache-{count}"
+            scorer = RunScorer(GanRun(run.folder.path), extractor, 200, cache, processes=processes)
+            if not processes.is_first:
+                return scorer.features.help()
+            for through in range(2):
+                scorer.score(through)
+            return scorer.features.dismiss()
+
+        assert in_threads(count, measure_all) == [None] * count
+        written[count] = run.folder.scores.read_bytes()
+        run.folder.scores.write_bytes(before)
+    assert written[1].count(b"FD-random") == (4 if run.keeps_tasks else 5)  # with the floor of either task
+    assert written[2] == written[1]
+    assert written[3] == written[1]
+
+
+def test_a_process_without_the_images_ends_all_of_them_with_the_reason(tiny, extractor, in_threads, tmp_path):
+    run = train_gan(tiny("training.steps=1"), "test")
+
+    def measure_first(processes):
+        mine = GanRun(run.folder.path)
+        if not processes.is_first:
+            mine.experiment.tasks[0] = dataclasses.replace(mine.experiment.tasks[0], data="nowhere.lmdb")
+        scorer = RunScorer(mine, extractor, 8, tmp_path / "cache", processes=processes)
+        return scorer.score(0) if processes.is_first else scorer.features.help()
+
+    first, second = in_threads(2, measure_first)
+    assert "no LMDB at" in str(second)
+    assert "process 1 on " in str(first)
+    assert str(second) in str(first)

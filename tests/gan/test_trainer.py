@@ -256,10 +256,10 @@ def test_an_optimizer_step_takes_as_many_batches_as_asked(tiny, accumulation):
         counted["batches"] += 1
         return micro_step(*args)
 
-    def watched_prepare():
+    def watched_prepare(**options):
         for role, optimizer in trainer.optimizers.items():
             optimizer.register_step_post_hook(lambda *_, role=role: steps.update({role: steps.get(role, 0) + 1}))
-        return prepare()
+        return prepare(**options)
 
     trainer._micro_step, trainer._prepare = micro, watched_prepare
     trainer.run(tasks[:1])

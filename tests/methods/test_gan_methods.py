@@ -5,7 +5,6 @@ import torch
 
 from eftgan.adapters import registry_of
 from eftgan.errors import UserError
-from eftgan.gan.experiment import open_tasks
 from eftgan.gan.kind import train_gan
 from eftgan.gan.trainer import GanTrainer
 from eftgan.methods import METHODS
@@ -100,9 +99,3 @@ def test_joint_training_moves_all_that_the_seen_tasks_own_and_nothing_is_lost(ti
     assert {key for key in late if ".tasks.t002." in key and "running_mean" in key}
     discriminator = [key for key in state_of(run) if key.startswith("network/discriminator32/") and "t002" in key]
     assert any("logits" in key for key in discriminator)
-
-
-def test_joint_training_in_several_processes_is_refused_at_once(tiny):
-    with pytest.raises(UserError, match="joint trains the parts of several tasks in turn"):
-        open_tasks(tiny("method={name: joint}", "training.batch=2"), 2)
-    open_tasks(tiny("method={name: finetune}", "training.batch=2"), 2)

@@ -82,6 +82,34 @@ def test_two_processes_that_train_on_a_folder_convert_it_once(server, references
     assert len(list((tmp_path / "two/cache/sets").iterdir())) == 1
 
 
+def test_joint_training_is_the_same_in_both_processes(server, tmp_path):
+    """Tasks take turns within a step of two batches; what a task owns is averaged though one batch does without it."""
+    assert_both_end_alike(server, [*TWO, "method={name: joint}"], tmp_path)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_an_evaluation_by_several_processes_leaves_the_files_of_one(server, references, tmp_path, processes):
+    reference = references["evaluate"]
+    place = fresh_copy(reference.before, tmp_path / "place")
+    ended = server.run(reference.command, place, processes=processes)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("report: ") == 1, "the first process alone speaks"
+    assert differences(place, reference.after) == []
+
+
+def test_a_task_that_several_processes_trained_is_measured_as_by_one(server, tmp_path):
+    measured = [*TWO, "evaluation={features: random, samples: 100}"]
+    assert server.run(measured, tmp_path, processes=2).code == 0
+    scores = tmp_path / "run" / "scores.jsonl"
+    lines = [line for line in scores.read_text().splitlines() if "-random" in line]
+    scores.unlink()
+    command = ["eftgan", "evaluate", "run", "--features", "random", "--fid-samples", "100", "--cache", "another"]
+    assert server.run(command, tmp_path).code == 0
+    again = [line for line in scores.read_text().splitlines() if "-random" in line]
+    assert lines
+    assert again == lines
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("rank", "at"), [("0", 4), ("0", 40), ("0", 77), ("1", 0), ("1", 5), ("1", 11)])
 def test_any_rank_killed_and_run_again_gives_the_same_files(server, undisturbed, tmp_path, rank, at):
