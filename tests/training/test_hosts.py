@@ -10,8 +10,8 @@ import pytest
 from torch import distributed
 
 from eftgan import files
+from eftgan.data.processes import Processes
 from eftgan.errors import UserError
-from eftgan.processes import Processes
 from eftgan.runfolder import RunFolder
 from eftgan.training import hosts
 from eftgan.training.hosts import Heart, connected, remove_if_new, require_common_folder, see_alike
