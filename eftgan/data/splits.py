@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from eftgan.data.collection import held_out
 from eftgan.data.labelled import LabelledImages, open_labelled
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
@@ -103,6 +104,23 @@ def labelled_tasks(
     if twice:
         raise UserError(f"task name used twice: {', '.join(twice)}; give the sources different names")
     return tasks
+
+
+def without_held_out(task: LabelledTask, share: float) -> LabelledTask:
+    """The task with a share of each class's training images in place of its test images, which nobody looks at."""
+
+    def parts() -> Parts:
+        train = task.train
+        split = []
+        for label in range(len(task.classes)):
+            own = torch.nonzero(train.targets == label).flatten()
+            if len(own):  # a class without images is refused by those who know what for
+                generator = stream(0, task.name, "held out", label)
+                split.append([own[indices] for indices in held_out(len(own), share, generator)])
+        rest, held = (torch.cat(each).sort().values for each in zip(*split, strict=True))
+        return train.subset(rest), train.subset(held)
+
+    return LabelledTask(task.name, task.classes, parts)
 
 
 def _tasks_of(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from accelerate import Accelerator
 from torch import nn
 
-from eftgan.config import load
+from eftgan.config import load, plain
 from eftgan.names import NEAREST
 from eftgan.runfolder import RunFolder
 from eftgan.training.experiment import (
@@ -57,6 +57,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
     sequence_key: ClassVar[str]  # the key of a config that lists what the tasks come from
     usual_methods: ClassVar[tuple[str, ...]]  # what `eftgan compare` compares where none are named
     verb: ClassVar[str]  # the command that people use its runs with
+    tuning_metrics: ClassVar[tuple[str, ...]]  # what `eftgan tune` can judge by; the first is the usual one
     experiment_type: type[AnyExperiment]
     run_type: type[AnyRun]
 
@@ -83,12 +84,22 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         """What takes the networks through the tasks, and measures and reports after each."""
 
     @abstractmethod
-    def only_first_task(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The keys by which a config is cut down to its first task."""
+    def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
+        """The keys by which a config is cut down to its first tasks."""
 
     @abstractmethod
     def shares_first_task(self, experiment: AnyExperiment) -> bool:
         """Whether a first task trained by fine-tuning fits the method's networks."""
+
+    def unmeasured(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The keys by which training leaves out scores that `measure` can make later."""
+        return {}
+
+    def measure(self, run: AnyRun, metric: str, tasks: Sequence[str], cache: Path) -> None:
+        """Make sure that there are score lines of these tasks as they are after the last one.
+
+        cache: a folder for what other runs can use again.
+        """
 
     def accumulation(self, experiment: AnyExperiment) -> int:
         """Batches per optimizer step."""
@@ -101,10 +112,18 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
     def begin(self, run: AnyRun, tasks: Sequence[AnyTask]) -> None:
         """Write down what else the run's folder must hold before training."""
 
-    def train(self, experiment: AnyExperiment, command: str) -> AnyRun | None:
+    def is_finished(self, experiment: AnyExperiment) -> bool:
+        """Whether the folder holds just this experiment, by whatever path, trained, drawn and measured to the end."""
+        folder = RunFolder(Path(experiment.out))
+        if not folder.is_finished:
+            return False
+        held, asked = plain(load(self.experiment_type, folder.config)), plain(self.as_begun(experiment, folder))
+        return held | {"out": None} == asked | {"out": None}
+
+    def train(self, experiment: AnyExperiment, command: str, *, locked: bool = False) -> AnyRun | None:
         """Train every task, going on where the folder stands; after each one measure and report.
 
-        The main process gets the finished run back, the others nothing.
+        The main process gets the finished run back, the others nothing. locked: the caller holds the folder's lock.
         """
         folder = RunFolder(Path(experiment.out))
         before = load(self.experiment_type, folder.config) if folder.config.exists() else None
@@ -118,7 +137,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         )
         resources = resources_for(experiment, folder, accelerator.num_processes)
         with resources.in_use():
-            return self._train(experiment, before, command, accelerator, resources)
+            return self._train(experiment, before, command, accelerator, resources, locked)
 
     def _train(
         self,
@@ -127,6 +146,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         command: str,
         accelerator: Accelerator,
         resources: Resources,
+        locked: bool,
     ) -> AnyRun | None:
         folder = RunFolder(Path(experiment.out))
         tasks = self.open_tasks(experiment, accelerator.num_processes)
@@ -137,7 +157,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
             refuse_unmatched_patterns(experiment.adapters, networks)
         known, nearest = self._nearest(experiment, folder, tasks)
         main = accelerator.is_main_process
-        with folder.locked() if main else contextlib.nullcontext():
+        with folder.locked() if main and not locked else contextlib.nullcontext():
             if main:
                 changes: dict[str, Any] = {**changes_of(folder, resources)}
                 if before is not None:
@@ -158,6 +178,8 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
             session = Session(experiment, run, tasks, networks, accelerator, start, starts)
             self.make_trainer(session).run(tasks)
             accelerator.end_training()
+            if main:
+                folder.note_finished()
         return run if main else None
 
     def _nearest(

@@ -10,7 +10,6 @@ from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
-from eftgan.commands.compare import compare_methods
 from eftgan.config import build, dump
 from eftgan.errors import UserError
 from eftgan.files import file_digest
@@ -20,6 +19,7 @@ from eftgan.gan.scorer import RunScorer
 from eftgan.kinds import KINDS, load_kind
 from eftgan.methods import METHODS
 from eftgan.scores import REAL, read_scores
+from eftgan.studies.comparison import compare_methods
 
 from ..conftest import ROOT, TINY
 

@@ -19,7 +19,8 @@ def trials(points: list[str], count: int, seed: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("program", "count"), [("train", 5), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2)]
+    ("program", "count"),
+    [("train", 5), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2), ("work", 1)],
 )
 def test_a_killed_program_repeated_leaves_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
@@ -40,7 +41,10 @@ def test_score_lines_that_are_missing_are_measured_again_to_the_same_lines(serve
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "count"),
-    [("train", 40), ("learn-eft", 8), ("learn-si", 8), ("learn-lwf", 8), ("evaluate", 10), ("prepare", 10)],
+    [
+        *(("train", 40), ("learn-eft", 8), ("learn-si", 8), ("learn-lwf", 8)),
+        *(("evaluate", 10), ("prepare", 10), ("work", 10)),
+    ],
 )
 def test_many_kills_leave_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
@@ -49,7 +53,13 @@ def test_many_kills_leave_the_same_files(server, references, tmp_path, program, 
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("program", "count"), [("train", 140), ("learn-eft", 20), ("learn-si", 20), ("learn-lwf", 20)])
+@pytest.mark.parametrize(
+    ("program", "count"),
+    [
+        *(("train", 85), ("learn-eft", 20), ("learn-si", 20), ("learn-lwf", 20)),
+        *(("evaluate", 15), ("prepare", 15), ("work", 25)),
+    ],
+)
 def test_two_hundred_kills_leave_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
     for number, kills in enumerate(trials(reference.points, count, seed=3)):
