@@ -102,7 +102,8 @@ class Trainer(Generic[AnyTask]):
         """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""
         self._names = list(names)
         self.progress, tensors = restore_networks(self.folder, self.networks, self.method)
-        if tensors is None and (finished := self.folder.finished(names)):
+        finished = self.folder.finished(names) if tensors is None else []
+        if finished and not (self.start and len(finished) == 1):  # a take-over that was cut short is begun again
             self._restore_from_files(finished)
         self._check_state(names)
         self.read_further(tensors or {})
