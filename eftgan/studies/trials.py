@@ -58,7 +58,8 @@ class Trials:
         with exclusive(self._lock):
             _drop_torn_line(journal)
             storage = optuna.storages.JournalStorage(JournalFileBackend(str(journal), lock_obj=_Unlocked()))
-            direction = "minimize" if lower_is_better else "maximize"
+            directions = optuna.study.StudyDirection
+            direction = directions.MINIMIZE if lower_is_better else directions.MAXIMIZE
             self._study = optuna.create_study(
                 storage=storage, study_name="eftgan", direction=direction, load_if_exists=True
             )

@@ -10,60 +10,74 @@ import torch
 from eftgan.classifier.experiment import ClassifierExperiment, open_classes
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
-from eftgan.config import dump, load, read_yaml
+from eftgan.config import apply_override, build, dump, load
+from eftgan.evaluation.metrics import METRICS
 from eftgan.files import file_digest
 from eftgan.gan.experiment import GanExperiment, open_tasks
 from eftgan.gan.kind import GAN, train_gan
 from eftgan.gan.run import GanRun
 from eftgan.scores import read_scores
 from eftgan.studies.comparison import plan_comparison
-from eftgan.studies.findings import changes, read_findings
+from eftgan.studies.findings import Finding, best_of, changes, read_findings
+
+from ..conftest import TINY, TINY_CLASSES
 
 RATES = "method.later_rate=1,4"
-
-
-@pytest.fixture
-def config(tmp_path, tiny) -> Path:
-    path = tmp_path / "tiny.yaml"
-    path.write_text(dump(tiny("evaluation={features: none, samples: 8}")))
-    return path
-
-
-def tune(config: Path, *words: str, out: str = "tune") -> Path:
-    main(["tune", str(config), *words, "--out", str(config.parent / out)])
-    return config.parent / out
-
-
 ON_CHECKS = ("--on", "checks", "--metric", "KID-random", "--trials", "8")
 
 
-def test_trials_begin_with_one_first_task_and_equal_runs_that_trained_it(config, tmp_path, tiny, capsys):
-    out = tune(config, RATES, *ON_CHECKS)
-    findings = read_findings(out)
+def write_config(folder: Path, words: list[str], kind: type) -> Path:
+    data: dict = {}
+    for word in words:
+        apply_override(data, word)
+    path = folder / "tiny.yaml"
+    path.write_text(dump(build(kind, data)))
+    return path
+
+
+@pytest.fixture
+def config(tmp_path) -> Path:
+    return write_config(tmp_path, [*TINY, "evaluation={features: none, samples: 8}"], GanExperiment)
+
+
+def tune(config: Path, *words: str) -> Path:
+    main(["tune", str(config), *words, "--out", str(config.parent / "tune")])
+    return config.parent / "tune"
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory) -> Path:
+    """A folder with tiny.yaml, and a search of its second task's learning rate in tune/."""
+    folder = tmp_path_factory.mktemp("searched")
+    config = write_config(folder, [*TINY, "evaluation={features: none, samples: 8}"], GanExperiment)
+    tune(config, RATES, "training.batch=3", *ON_CHECKS)
+    return folder
+
+
+def test_trials_begin_with_one_first_task_and_equal_runs_that_trained_it(searched, tiny):
+    findings = read_findings(searched / "tune")
     assert [each.params for each in findings] == [{"method.later_rate": "1"}, {"method.later_rate": "4"}]
-    assert capsys.readouterr().out.count("1 of 1: discs") == 1
-    for finding, rate in zip(findings, (1, 4), strict=True):
-        run = GanRun(out / f"trial-{finding.number:03d}-seed0")
-        assert run.experiment.start == str(out / "first-seed0")
-        alone = train_gan(tiny(f"method.later_rate={rate}", out=f"alone-{rate}"), "test")
-        assert [file_digest(path) for path in run.folder.task_files()] == [
-            file_digest(path) for path in alone.folder.task_files()
-        ]
-        line = [s for s in read_scores(run.folder.scores) if (s.metric, s.tested_on) == ("KID-random", "checks")][-1]
-        assert finding.value == line.value
-        assert line.details["reference_n"] == 24  # a task that is not reported serves whole
+    runs = [GanRun(searched / "tune" / f"trial-{each.number:03d}-seed0") for each in findings]
+    assert {run.experiment.start for run in runs} == {str(searched / "tune" / "first-seed0")}
+    alone = train_gan(tiny("method.later_rate=4", "training.batch=3"), "test")
+    assert [file_digest(path) for path in runs[1].folder.task_files()] == [
+        file_digest(path) for path in alone.folder.task_files()
+    ]
+    for finding, run in zip(findings, runs, strict=True):
+        lines = {(s.metric, s.trained_through, s.tested_on): s for s in read_scores(run.folder.scores)}
+        assert finding.value == lines["KID-random", "checks", "checks"].value
+        assert lines["KID-random", "checks", "checks"].details["reference_n"] == 24  # a task not reported serves whole
 
 
-def test_the_best_trial_becomes_a_recipe_for_compare_and_the_table_ranks_all(config, tmp_path):
-    out = tune(config, RATES, "training.batch=3", *ON_CHECKS)
-    findings = read_findings(out)
+def test_the_best_trial_becomes_a_recipe_for_compare_and_the_table_ranks_all(searched, tmp_path):
+    findings = read_findings(searched / "tune")
     best = min(findings, key=lambda each: each.value)
-    rows = list(csv.DictReader((out / "trials.csv").open()))
+    rows = list(csv.DictReader((searched / "tune" / "trials.csv").open()))
     assert [float(row["KID-random"]) for row in rows] == sorted(each.value for each in findings)
-    assert "| chosen |" in (out / "trials.md").read_text().splitlines()[2]
-    recipe = out / "tuned.yaml"
+    assert "| chosen |" in (searched / "tune" / "trials.md").read_text().splitlines()[2]
+    recipe = searched / "tune" / "tuned.yaml"
     assert "# Chosen on checks: scores on it are biased." in recipe.read_text()
-    comparison = plan_comparison(config, [], ["eft", str(recipe)], [0], tmp_path / "compare")
+    comparison = plan_comparison(searched / "tiny.yaml", [], ["eft", str(recipe)], [0], tmp_path / "compare")
     usual, tuned = (job.experiment for job in comparison.jobs)
     assert (usual.method.later_rate, usual.training.batch) == (1, 4)
     assert (tuned.method.later_rate, tuned.training.batch) == (json.loads(best.params["method.later_rate"]), 3)
@@ -71,34 +85,31 @@ def test_the_best_trial_becomes_a_recipe_for_compare_and_the_table_ranks_all(con
     assert usual.tasks == tuned.tasks
 
 
-def test_a_second_call_trains_nothing_and_more_trials_can_be_asked_for(config, capsys):
-    words = (RATES, "method.discriminator=eft,full", "--on", "checks", "--metric", "FD-random")
-    out = tune(config, *words, "--trials", "2")
-    files = {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")}
-    tune(config, *words, "--trials", "2")
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.safetensors")} == files
-    tune(config, *words, "--trials", "99")
-    assert len({json.dumps(each.params) for each in read_findings(out)}) == len(read_findings(out)) == 4
+def test_a_second_call_trains_nothing_and_another_question_is_refused(searched, capsys):
+    files = {path: path.stat().st_mtime_ns for path in searched.rglob("*.safetensors")}
+    tune(searched / "tiny.yaml", RATES, "training.batch=3", *ON_CHECKS)
+    assert {path: path.stat().st_mtime_ns for path in searched.rglob("*.safetensors")} == files
     with pytest.raises(SystemExit):
-        tune(config, RATES, *ON_CHECKS)
+        tune(searched / "tiny.yaml", "method.later_rate=1,8", "training.batch=3", *ON_CHECKS)
     assert "holds a search with another axes" in capsys.readouterr().err
 
 
-def test_a_trial_that_was_cut_short_is_taken_up(config, monkeypatch):
+def test_a_trial_that_was_cut_short_is_taken_up_and_more_can_be_asked_for(config, monkeypatch):
     train, calls = GAN.train, []
 
     def cut(experiment, command, **options):
         calls.append(Path(experiment.out).name)
-        if len(calls) == 3:  # the first task, a trial, and this one
+        if len(calls) == 2:  # after the first task
             raise KeyboardInterrupt
         return train(experiment, command, **options)
 
     monkeypatch.setattr(GAN, "train", cut)
+    once = (RATES, *ON_CHECKS[:-1], "1")
     with pytest.raises(SystemExit):
-        tune(config, RATES, *ON_CHECKS)
-    out = tune(config, RATES, *ON_CHECKS)
-    assert calls == ["first-seed0", "trial-000-seed0", "trial-001-seed0", "trial-001-seed0"]
-    assert [each.number for each in read_findings(out)] == [0, 1]
+        tune(config, *once)
+    assert [each.number for each in read_findings(tune(config, *once))] == [0]
+    assert [each.number for each in read_findings(tune(config, RATES, *ON_CHECKS))] == [0, 1]
+    assert calls == ["first-seed0", "trial-000-seed0", "trial-000-seed0", "trial-001-seed0"]
 
 
 def test_a_trial_whose_loss_is_not_finite_has_failed_and_the_others_go_on(config):
@@ -125,34 +136,24 @@ def test_a_generator_is_judged_on_images_that_it_did_not_train_on(config, tmp_pa
     assert {(line.tested_on, line.details["reference_n"]) for line in lines} == {("discs", 6), ("checks", 6)}
 
 
-def test_a_classifier_is_judged_on_a_share_of_each_class_and_never_on_test_images(tmp_path, tiny_classes):
-    (config := tmp_path / "classes.yaml").write_text(dump(tiny_classes()))
-    words = ("method=lwf", "method.strength=0.5,2", "--metric", "accuracy-TIL", "--seeds", "0,1")
-    out = tune(config, *words)
+def test_a_classifier_is_judged_on_a_share_of_each_class_and_never_on_test_images(tmp_path, capsys):
+    config = write_config(tmp_path, [*TINY_CLASSES, "sources.0.take=2"], ClassifierExperiment)
+    out = tune(config, RATES, "--metric", "accuracy-TIL", "--seeds", "1")
     run = ClassifierRun(out / "trial-000-seed1")
     whole = open_classes(load(ClassifierExperiment, config, ["seed=1"]))
     for task, all_images in zip(run.labelled, whole, strict=True):
         parts = [{image.numpy().tobytes() for image, _ in each} for each in (task.train, task.test)]
-        everything = {image.numpy().tobytes() for image, _ in all_images.train}
-        assert parts[0] | parts[1] == everything
+        assert parts[0] | parts[1] == {image.numpy().tobytes() for image, _ in all_images.train}
         assert not parts[0] & parts[1]
         assert torch.bincount(task.test.targets).tolist() == [2] * len(task.classes)
         assert not {image.numpy().tobytes() for image, _ in all_images.test} & (parts[0] | parts[1])
-    finding = read_findings(out)[0]
-    assert set(finding.scores) == {"0", "1"}
-    lines = {s.tested_on: s for s in read_scores(run.folder.scores) if s.trained_through == run.tasks[-1]
-             and s.metric == "accuracy-TIL"}  # fmt: skip
-    assert finding.scores["1"] == {task: line.value for task, line in lines.items()}
+    lines = {(s.trained_through, s.tested_on, s.metric): s.value for s in read_scores(run.folder.scores)}
+    last = run.tasks[-1]
+    expected = {task: lines[last, task, "accuracy-TIL"] for task in run.tasks}
+    assert read_findings(out)[0].scores == {"1": expected}
     assert "held out of training" in (out / "trial-000-seed1" / "report.md").read_text()
-    assert read_yaml(out / "tuned.yaml")["method"]["name"] == "lwf"
-
-
-def test_eft_of_a_classifier_shares_its_own_first_task(tmp_path, tiny_classes, capsys):
-    (config := tmp_path / "classes.yaml").write_text(dump(tiny_classes("sources.0.take=2")))
-    out = tune(config, RATES, "--metric", "accuracy-CIL")
-    assert len(read_findings(out)) == 2
-    assert capsys.readouterr().out.count("1 of 1: shapes-1") == 1
-    assert ClassifierRun(out / "first-seed0").experiment.method.name == "eft"
+    assert capsys.readouterr().out.count("task 1 of 1: shapes-1") == 1  # which the trials of EFT share
+    assert ClassifierRun(out / "first-seed1").experiment.method.name == "eft"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,15 @@ def test_mistakes_are_told_before_anything_is_written(config, capsys, words, mes
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
     assert not (config.parent / "tune").exists()
+
+
+def test_a_trial_is_judged_by_the_mean_over_tasks_and_seeds_and_ties_go_to_the_earlier():
+    one = Finding(0, {}, {"0": {"a": 1.0, "b": 3.0}, "1": {"a": 5.0, "b": 7.0}})
+    assert (one.value, one.spread) == (4.0, 8**0.5)
+    same, better, failed = Finding(1, {}, {"0": {"a": 4.0}}), Finding(2, {}, {"0": {"a": 9.0}}), Finding(3, {}, {}, "x")
+    assert best_of([failed, same, one, better], METRICS["KID"]) is one
+    assert best_of([failed, same, one, better], METRICS["accuracy-TIL"]) is better
+    assert best_of([failed], METRICS["KID"]) is None
 
 
 def test_a_recipe_holds_what_differs_and_a_mapping_of_another_name_whole():

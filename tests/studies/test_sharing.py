@@ -85,7 +85,7 @@ def test_who_waits_takes_a_run_up_when_its_process_is_gone(fake, monkeypatch):
 
 
 def test_the_commands_of_a_list_train_one_run_each_and_the_last_one_reports(tmp_path, tiny, capsys):
-    (config := tmp_path / "tiny.yaml").write_text(dump(tiny("evaluation={features: random, samples: 8}")))
+    (config := tmp_path / "tiny.yaml").write_text(dump(tiny()))
     out = tmp_path / "compare"
     main(["compare", str(config), "--methods", "finetune,eft", "--out", str(out), "--list", "--local", "3"])
     commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
