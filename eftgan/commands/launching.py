@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eftgan.config import parse_yaml
 from eftgan.errors import UserError
-from eftgan.progress import progress_bar
 
 LONG_MIN = 30 * 24 * 60  # no limit of time on one's own machine: a month
 TAIL = 5  # lines of a failed worker's log that are shown
@@ -90,6 +88,8 @@ def without_launch(words: Sequence[str]) -> list[str]:
 
 
 def _resources(text: str | None) -> dict[str, Any]:
+    from eftgan.config import parse_yaml
+
     pairs = [word.partition("=") for word in text.split(",")] if text else []
     if not all(key.strip() and value for key, _, value in pairs):
         raise UserError(f"--resources {text!r}: give KEY=VALUE,..., for example timeout_min=240,gpus_per_node=1")
@@ -135,6 +135,8 @@ def _gpus() -> list[int]:
 
 def _wait(jobs: Sequence[Any], left: Callable[[], int]) -> None:
     """Until all workers have ended; refused are those that ended badly, with the last lines of their logs."""
+    from eftgan.progress import progress_bar
+
     total = left()
     with progress_bar(total=total, desc="runs", unit="run") as bar:
         while not all(job.done() for job in jobs):
