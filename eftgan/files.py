@@ -1,11 +1,13 @@
 """Atomic files: a reader sees the old content or the new, never half of it, whenever the process ends."""
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
 import os
 import re
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,14 +18,16 @@ from eftgan.errors import UserError
 
 PATIENCE_S = 60.0  # for what another host wrote
 _STARTED = time.time()
-_TEMPORARY = re.compile(r"\..+\.(\d+)\.tmp")  # .NAME.PROCESS.tmp
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]  # machines that share a folder number alike
+_TEMPORARY = re.compile(r"\..+\.(\d+)(?:-([0-9a-f]{8}))?\.tmp")  # .NAME.PROCESS-HOST.tmp
+_ABANDONED_S = 24 * 3600  # age at which another host's temporary file is taken for a leftover
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it is flushed to disk and renamed to `path` on success."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{_HOST}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -46,11 +50,13 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.rglob(".*.tmp"):
         found = _TEMPORARY.fullmatch(path.name)
         with contextlib.suppress(OSError):
-            if found and not _is_in_work(path, int(found[1])):
+            if found and not _is_in_work(path, int(found[1]), found[2] or _HOST):
                 path.unlink()
 
 
-def _is_in_work(path: Path, process: int) -> bool:
+def _is_in_work(path: Path, process: int, host: str) -> bool:
+    if host != _HOST:  # whose processes cannot be asked for
+        return time.time() - path.stat().st_mtime < _ABANDONED_S
     if process == os.getpid():  # or a process of an earlier container, where numbers come again
         return path.stat().st_mtime >= _STARTED
     try:
@@ -87,6 +93,15 @@ def wait_until(is_seen: Callable[[], bool], path: Path) -> bool:
             print(f"waiting for {path} as another host wrote it", file=sys.stderr, flush=True)
         time.sleep(0.2)
     return False
+
+
+@contextlib.contextmanager
+def exclusive(path: str | os.PathLike) -> Iterator[None]:
+    """Wait until no other process is inside a block for the same file; a process that dies leaves it."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:

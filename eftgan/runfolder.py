@@ -11,15 +11,21 @@ import contextlib
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eftgan.errors import UserError
-from eftgan.files import remove_leftovers
+from eftgan.files import remove_leftovers, write_json
 
 DIVERGED = "diverged"  # in run.json: where the last start ended because a loss was not finite
+FINISHED = "finished"  # in run.json: all tasks are trained, drawn and measured as config.yaml says
+
+
+class Busy(UserError):
+    """Another process is writing the run."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,15 @@ class RunFolder:
             raise UserError(f"{self.facts} must hold a JSON object with a list of tasks; restore or delete it")
         return facts
 
+    def note_finished(self) -> None:
+        """Write down that nothing is left to do; the next start takes it back until it has ended."""
+        write_json(self.facts, self.read_facts() | {FINISHED: True})
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all that config.yaml asks for was trained, drawn and measured."""
+        return self.config.is_file() and bool(self.read_facts().get(FINISHED))
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder against a second writer; the lock ends with the process, however it ends."""
@@ -103,13 +118,13 @@ class RunFolder:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 handle.seek(0)
-                raise UserError(
+                raise Busy(
                     f"{self.path}: another process (id {handle.read().strip() or 'unknown'}) is writing this run; "
                     "wait for it or choose another out="
                 ) from error
             with contextlib.suppress(OSError):  # on a full disk the lock holds all the same
                 handle.truncate(0)
-                os.write(handle.fileno(), str(os.getpid()).encode())
+                os.write(handle.fileno(), f"{os.getpid()} on {socket.gethostname()}".encode())
             remove_leftovers(self.path)
             yield
 

@@ -16,6 +16,7 @@ LIBRARY = LEAVES | {"adapters", "models", "data", "methods"}
 SUBPARTS = {"evaluation.metrics"}  # folders inside a part with rules of their own
 PARTS = LIBRARY | {"training", "evaluation", "reports"} | SUBPARTS
 KINDS = {"gan", "classifier"}
+STUDIES = "studies"
 TOP = {"kinds", "commands", "__init__", "__main__"}  # with the programs beside the package: may import anything
 
 # What each part of the package may import of the package, beside itself.
@@ -31,11 +32,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": LEAVES - {"tensors"} | {"evaluation.metrics"},
     "data_prep": LEAVES | {"data"},
     **{kind: PARTS for kind in KINDS},
+    STUDIES: PARTS | {"kinds"},  # whatever kind it is: they know none by name
 }
 # What a part may import besides, where it does no harm to those who only read it: inside functions and for type checks.
 MAY_IMPORT_LATE: dict[str, set[str]] = {"evaluation.metrics": {"evaluation", "torch"}}
 # Where a library may be named: parts of the package, "entries" for the programs beside it.
-ONLY_IN: dict[str, set[str]] = {"accelerate": {"training", "entries"}, "lmdb": {"data", "data_prep"}}
+ONLY_IN: dict[str, set[str]] = {
+    "accelerate": {"training", "entries"},
+    "lmdb": {"data", "data_prep"},
+    "optuna": {STUDIES},
+    "submitit": {"commands"},
+}
 NO_TORCH = LEAVES - {"tensors"} | {"reports", "evaluation.metrics"}
 TORCH = {"torch", "torchvision"}
 

@@ -14,7 +14,7 @@ from eftgan.config import Choice, Count, Share
 from eftgan.data.labelled import open_labelled
 from eftgan.data.pixels import Pixels
 from eftgan.data.sequences import recorded_path
-from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of
+from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of, without_held_out
 from eftgan.errors import UserError
 from eftgan.methods import METHODS, Eft, Method
 from eftgan.names import CLASSIFIER
@@ -37,7 +37,7 @@ class SourceConfig:
         ),
     ]
     take: Annotated[Count | None, Doc("only the first so many tasks")] = None
-    held_out: Annotated[
+    test_share: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | None,
         Doc("the share of every class to test on, of data without test/ (null: 0.2)"),
     ] = None
@@ -125,7 +125,7 @@ class ClassifierExperiment(Experiment):
             raise UserError("method.base: pretrained needs network.weights, a file or a published name")
 
     def check_start(self, other: "ClassifierExperiment") -> None:
-        refuse_differences(self, other, ("seed", "shuffle_classes", "limit", "network", "pixels"))
+        refuse_differences(self, other, ("seed", "shuffle_classes", "limit", "network", "pixels", "held_out"))
         mine, its = (dataclasses.replace(each.sources[0], take=None) for each in (self, other))
         if mine != its:
             raise UserError(f"start={self.start}: its classes come from {its.name}, {its.data}")
@@ -172,6 +172,8 @@ def open_classes(experiment: ClassifierExperiment) -> list[LabelledTask]:
         limit=experiment.limit,
         known={name: classes for name, classes in known.items() if name not in needed},
     )
+    if experiment.held_out:
+        tasks = [without_held_out(task, experiment.held_out) for task in tasks]
     check_inits(experiment)
     for task in tasks:
         if task.name in needed or task.name not in known:

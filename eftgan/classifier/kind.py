@@ -12,7 +12,7 @@ from eftgan.classifier.scorer import ClassifierScorer
 from eftgan.classifier.trainer import ClassifierTrainer
 from eftgan.data.collection import WithoutLabels
 from eftgan.data.sequences import data_record
-from eftgan.data.splits import LabelledTask, task_names_of
+from eftgan.data.splits import ClassSource, LabelledTask, task_names_of
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import score_lines
@@ -27,6 +27,7 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
     sequence_key: ClassVar[str] = "sources"
     usual_methods: ClassVar[tuple[str, ...]] = ("finetune", "ewc", "lwf", "eft", "separate")
     verb: ClassVar[str] = "classify"
+    tuning_metrics: ClassVar[tuple[str, ...]] = ("accuracy-CIL", "accuracy-TIL")
     experiment_type = ClassifierExperiment
     run_type = ClassifierRun
 
@@ -54,8 +55,13 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
         images = {task.name: WithoutLabels(task.train) for task in tasks}
         return nearest_earlier(images, wanted, experiment.network.size)
 
-    def only_first_task(self, data: dict[str, Any]) -> dict[str, Any]:
-        return {"sources": [{**data["sources"][0], "take": 1}]}
+    def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
+        sources, left = [], count
+        for source in data["sources"]:
+            tasks = len(task_names_of(ClassSource(source["name"], source["data"], source.get("take"))))
+            sources += [{**source, "take": min(tasks, left)}] * (left > 0)
+            left -= tasks
+        return {"sources": sources}
 
     def shares_first_task(self, experiment: ClassifierExperiment) -> bool:
         return not experiment.method.owns  # else tasks have parts of their own, which fine-tuning's have not

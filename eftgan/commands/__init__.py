@@ -18,6 +18,7 @@ VERBS: dict[str, str] = {
     "sample": "sample",
     "evaluate": "evaluate",
     "compare": "compare",
+    "tune": "tune",
     "fid": "fid",
     "report": "report",
     "info": "info",
@@ -37,7 +38,7 @@ class Verb(Protocol):
         """What may stand behind the verb."""
 
     def run(self, args: argparse.Namespace) -> None:
-        """Do it; `args.command_line` is what to type to do it again."""
+        """Do it; `args.words` are what was typed behind `eftgan`, `args.command_line` what to type to do it again."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -51,8 +52,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         name, *rest = words
         verb = load_verb(name)
         args = verb_parser(name, verb, rest).parse_intermixed_args(rest)
-        args.command_line = command_line(words)
-        verb.run(args)
+        args.words, args.command_line = words, command_line(words)
+        try:
+            verb.run(args)
+        except KeyboardInterrupt:
+            print("\ninterrupted; what was written before is whole: run the same command again", file=sys.stderr)
+            sys.exit(130)
 
 
 def load_verb(name: str) -> Verb:

@@ -33,17 +33,17 @@ class Layout:
         return digest.hexdigest()
 
 
-def read_layout(tree: Tree, held_out: float | None = None) -> Layout:
+def read_layout(tree: Tree, test_share: float | None = None) -> Layout:
     """The tree's own parts; where there is only one, a share of every class becomes the test images.
 
-    held_out: that share (default: a fifth); refused where the tree has test images of its own.
+    test_share: that share (default: a fifth); refused where the tree has test images of its own.
     """
     top = _top_of_parts(tree)
     test_folder = next((name for name in ("test/", "val/") if top is not None and tree.images(top + name)), None)
     if top is None or test_folder is None:
-        return _held_out_layout(tree, tree.top() if top is None else f"{top}train/", held_out or SHARE)
-    if held_out is not None:
-        raise UserError(f"{tree.path}: held_out has no effect, it has test images of its own in {top}{test_folder}")
+        return _held_out_layout(tree, tree.top() if top is None else f"{top}train/", test_share or SHARE)
+    if test_share is not None:
+        raise UserError(f"{tree.path}: test_share has no effect, it has test images of its own in {top}{test_folder}")
     classes, train = class_folders(tree, f"{top}train/")
     test_classes, test = class_folders(tree, top + test_folder)
     if classes != test_classes:

@@ -101,13 +101,13 @@ Opened = tuple[LabelledImages, LabelledImages, list[str]]  # train, test, class 
 
 
 def open_labelled(
-    data: str, *, size: int, seed: int = 0, limit: int | None = None, held_out: float | None = None
+    data: str, *, size: int, seed: int = 0, limit: int | None = None, test_share: float | None = None
 ) -> Opened:
     """Open a labelled source's train and test images at `size`.
 
     `shapes` or `shapes:<classes>`; `torchvision:<Name>:<folder>`; a folder of train.lmdb and test.lmdb as
     data_prep makes it; a folder, tar, tar.gz or zip of train/<class>/ and test/<class>/ (or val/<class>/), or of
-    <class>/ alone, of which `held_out` is the share to test on.
+    <class>/ alone, of which `test_share` is the share to test on.
     """
     if data == "shapes" or data.startswith("shapes:"):
         opened = _open_shapes(data, size, seed)
@@ -116,9 +116,9 @@ def open_labelled(
     elif (Path(data).expanduser() / "train.lmdb").is_dir():
         opened = _open_lmdbs(Path(data).expanduser(), size)
     else:
-        opened, held_out = _open_tree(data, size, held_out), None
-    if held_out is not None:
-        raise UserError(f"{data}: held_out has no effect, it has test images of its own")
+        opened, test_share = _open_tree(data, size, test_share), None
+    if test_share is not None:
+        raise UserError(f"{data}: test_share has no effect, it has test images of its own")
     train, test, classes = opened
     if limit is not None:
         train, test = (part.subset(_stratified(part.targets, limit)) for part in (train, test))
@@ -190,11 +190,11 @@ def _preparation(data: str) -> str:
     return f"python -m data_prep {before}{shlex.quote(data)}{after}"
 
 
-def _open_tree(data: str, size: int, held_out: float | None) -> Opened:
+def _open_tree(data: str, size: int, test_share: float | None) -> Opened:
     if not Path(data).expanduser().exists():
         raise UserError(f"no labelled images at {data}; get them as its --help says, then: {_preparation(data)}")
     tree = open_tree(data)
-    layout = read_layout(tree, held_out)
+    layout = read_layout(tree, test_share)
     digest, parts = layout.digest(tree), []
     for items in (layout.train, layout.test):
         targets = torch.tensor([target for _, target in items])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from eftgan.data.collection import held_out
 from eftgan.data.labelled import LabelledImages, open_labelled
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
@@ -19,13 +20,13 @@ _NOTATION = re.compile(r"(?P<name>.+?)(-(?P<classes>\d+))?(/(?P<tasks>\d+))?")
 class ClassSource:
     """A labelled source in a sequence: `CIFAR-100/10` is its classes in 10 tasks, `CIFAR-10` one task of all.
 
-    `data` and `held_out` are what `open_labelled` takes; `take` keeps the first so many tasks of the source.
+    `data` and `test_share` are what `open_labelled` takes; `take` keeps the first so many tasks of the source.
     """
 
     name: str
     data: str
     take: int | None = None
-    held_out: float | None = None
+    test_share: float | None = None
     digest: str | None = None  # of the training images, as a run recorded it: others are refused
 
 
@@ -111,6 +112,23 @@ def labelled_tasks(
     return tasks
 
 
+def without_held_out(task: LabelledTask, share: float) -> LabelledTask:
+    """The task with a share of each class's training images in place of its test images, which nobody looks at."""
+
+    def parts() -> Parts:
+        train = task.train
+        split = []
+        for label in range(len(task.classes)):
+            own = torch.nonzero(train.targets == label).flatten()
+            if len(own):  # a class without images is refused by those who know what for
+                generator = stream(0, task.name, "held out", label)
+                split.append([own[indices] for indices in held_out(len(own), share, generator)])
+        rest, held = (torch.cat(each).sort().values for each in zip(*split, strict=True))
+        return train.subset(rest), train.subset(held)
+
+    return LabelledTask(task.name, task.classes, parts)
+
+
 def _tasks_of(
     source: ClassSource, size: int, seed: int | None, limit: int | None, known: Mapping[str, list[str]]
 ) -> list[LabelledTask]:
@@ -119,7 +137,7 @@ def _tasks_of(
     @functools.cache
     def opened() -> tuple[LabelledImages, LabelledImages, list[str], list[list[int]]]:
         train, test, classes = open_labelled(
-            source.data, size=size, seed=seed or 0, limit=limit, held_out=source.held_out
+            source.data, size=size, seed=seed or 0, limit=limit, test_share=source.test_share
         )
         if source.digest not in (None, train.digest):
             raise UserError(

@@ -11,8 +11,9 @@ from pydantic import Field
 from typing_extensions import Doc
 
 from eftgan.config import Choice, Count, NonNegative, Positive, Share
-from eftgan.data.collection import ImageCollection
+from eftgan.data.collection import ImageCollection, Selection, held_out
 from eftgan.data.sequences import check_sequence, open_images, recorded_path
+from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.methods import METHODS, Eft, Method
 from eftgan.models.gans import GANS, GanFamily, StackGan
@@ -116,7 +117,7 @@ class GanExperiment(Experiment):
         check_inits(self)
 
     def check_start(self, other: "GanExperiment") -> None:
-        refuse_differences(self, other, ("seed", "network"))
+        refuse_differences(self, other, ("seed", "network", "held_out"))
         if not self.adapters.contain(other.adapters):
             raise UserError(
                 f"start={self.start}: it was trained with other adapter sizes; group sizes may be its own or multiples"
@@ -202,9 +203,16 @@ def _gan_task(experiment: GanExperiment, task: TaskConfig, record: Mapping[str, 
 
 
 def open_task_images(
-    experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None = None
+    experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None = None, *, measured: bool = False
 ) -> ImageCollection:
-    """A task's images; `record`: where the run found them when it started."""
+    """A task's images: to train on, or (`measured`) those that scores compare with, which may be held out.
+
+    record: where the run found them when it started.
+    """
     path, digest = recorded_path(task.data, record), (record or {}).get("digest")
     size = experiment.network.sizes[-1]
-    return open_images(path, size=size, seed=experiment.seed, limit=task.limit, digest=digest)
+    images = open_images(path, size=size, seed=experiment.seed, limit=task.limit, digest=digest)
+    if not experiment.held_out:
+        return images
+    parts = held_out(len(images), experiment.held_out, stream(0, task.name, "held out"))
+    return Selection(images, parts[measured].tolist())

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import nn
@@ -11,6 +12,7 @@ from eftgan.config import read_yaml
 from eftgan.data.processes import Processes
 from eftgan.data.sequences import converted_set, data_record
 from eftgan.evaluation.features import load_extractor
+from eftgan.evaluation.metrics import METRICS
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.gan.experiment import GanExperiment, GanTask, open_tasks
 from eftgan.gan.networks import build_networks
@@ -37,6 +39,7 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     sequence_key: ClassVar[str] = "tasks"
     usual_methods: ClassVar[tuple[str, ...]] = ("finetune", "ewc", "mergan", "eft", "separate")
     verb: ClassVar[str] = "sample"
+    tuning_metrics: ClassVar[tuple[str, ...]] = ("KID", "FID", "KID-random", "FD-random")
     experiment_type = GanExperiment
     run_type = GanRun
 
@@ -59,11 +62,18 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     ) -> Mapping[str, Nearest]:
         return nearest_earlier({task.name: task.images for task in tasks}, wanted, experiment.network.sizes[-1])
 
-    def only_first_task(self, data: dict[str, Any]) -> dict[str, Any]:
-        return {"tasks": data["tasks"][:1]}
+    def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
+        return {"tasks": data["tasks"][:count]}
 
     def shares_first_task(self, experiment: GanExperiment) -> bool:
         return True  # all methods have the same networks
+
+    def unmeasured(self, data: dict[str, Any]) -> dict[str, Any]:
+        return {"evaluation": {**(data.get("evaluation") or {}), "features": "none"}}
+
+    def measure(self, run: GanRun, metric: str, tasks: Sequence[str], cache: Path) -> None:
+        extractor = _extractor(METRICS[metric].features or "random")
+        RunScorer(run, extractor, run.experiment.evaluation.samples, cache).score(len(run.trained) - 1, tasks)
 
     def as_begun(self, experiment: GanExperiment, folder: RunFolder) -> GanExperiment:
         """A run from before there was a faster form of something goes on without it: its roundings differ."""

@@ -123,9 +123,12 @@ class GanRun(SavedRun[GanExperiment]):
         return self.experiment.tasks[index].data
 
     def real_images(self, index: int) -> ImageCollection:
-        """The training images of a task; a UserError where they are gone."""
+        """What a task's generated images are compared with: its training images, or those that were held out.
+
+        A UserError where they are gone.
+        """
         task = self.experiment.tasks[index]
-        return open_task_images(self.experiment, task, self.folder.data_records().get(task.name))
+        return open_task_images(self.experiment, task, self.folder.data_records().get(task.name), measured=True)
 
 
 def truncated(z: Tensor, limit: float) -> Tensor:

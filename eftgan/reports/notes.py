@@ -15,6 +15,7 @@ def score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str
     notes = [
         _explanation(study, metric),
         _behind(scores),
+        _held_out(study),
         _spread(results, scores),
         _carried([*scores, *said]),
         _fewer(scores, most_samples(results)),
@@ -43,6 +44,14 @@ def _behind(scores: list[Score]) -> str:
     real = {count for score in scores if (count := _real_images(score)) is not None}
     against = f", compared with {extent(real)} real images" if real else ""
     return f"N = {extent({score.n for score in scores})} samples behind each value{against}."
+
+
+def _held_out(study: Study) -> str:
+    shares = {run.info["held_out"] for run in study.runs if isinstance(run.info.get("held_out"), float)}
+    if not shares:
+        return ""
+    said = ", ".join(f"{share:.0%}" for share in sorted(shares))
+    return f"Measured on the {said} of the training images that were held out of training, not on test images."
 
 
 def _spread(results: list[Result], scores: list[Score]) -> str:

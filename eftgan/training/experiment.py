@@ -109,6 +109,11 @@ class Experiment:
     method: Annotated[Method, Doc("the continual-learning method")] = field(default_factory=Eft)
     training: Training
     log_with: Annotated[list[str], Doc("Accelerate's trackers, e.g. [tensorboard]")] = field(default_factory=list)
+    held_out: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        Doc("share of each task's training images that is not trained on; scores are then measured on it"),
+    ] = 0.0
     start: Annotated[str | None, Doc("a one-task run whose first task is taken over instead of trained")] = None
     title: Annotated[str | None, Doc("what reports call this run (default: the method's name)")] = None
 
@@ -181,6 +186,8 @@ def start_folder(
     }
     if experiment.title:
         facts["title"] = experiment.title
+    if experiment.held_out:
+        facts["held_out"] = experiment.held_out
     if nearest or known.get("nearest"):
         facts["nearest"] = known.get("nearest", {}) | {task: asdict(found) for task, found in nearest.items()}
     if changes or known.get("history"):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from accelerate import Accelerator
 from torch import nn
 
-from eftgan.config import load
+from eftgan.config import load, plain
 from eftgan.data.processes import Processes
 from eftgan.errors import UserError
 from eftgan.names import NEAREST, refuse_alike_names
@@ -60,6 +60,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
     sequence_key: ClassVar[str]  # the key of a config that lists what the tasks come from
     usual_methods: ClassVar[tuple[str, ...]]  # what `eftgan compare` compares where none are named
     verb: ClassVar[str]  # the command that people use its runs with
+    tuning_metrics: ClassVar[tuple[str, ...]]  # what `eftgan tune` can judge by; the first is the usual one
     experiment_type: type[AnyExperiment]
     run_type: type[AnyRun]
 
@@ -86,12 +87,22 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         """What takes the networks through the tasks, and measures and reports after each."""
 
     @abstractmethod
-    def only_first_task(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The keys by which a config is cut down to its first task."""
+    def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
+        """The keys by which a config is cut down to its first tasks."""
 
     @abstractmethod
     def shares_first_task(self, experiment: AnyExperiment) -> bool:
         """Whether a first task trained by fine-tuning fits the method's networks."""
+
+    def unmeasured(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The keys by which training leaves out scores that `measure` can make later."""
+        return {}
+
+    def measure(self, run: AnyRun, metric: str, tasks: Sequence[str], cache: Path) -> None:
+        """Make sure that there are score lines of these tasks as they are after the last one.
+
+        cache: a folder for what other runs can use again.
+        """
 
     def accumulation(self, experiment: AnyExperiment) -> int:
         """Batches per optimizer step."""
@@ -104,10 +115,18 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
     def begin(self, run: AnyRun, tasks: Sequence[AnyTask]) -> None:
         """Write down what else the run's folder must hold before training."""
 
-    def train(self, experiment: AnyExperiment, command: str) -> AnyRun | None:
+    def is_finished(self, experiment: AnyExperiment) -> bool:
+        """Whether the folder holds just this experiment, by whatever path, trained, drawn and measured to the end."""
+        folder = RunFolder(Path(experiment.out))
+        if not folder.is_finished:
+            return False
+        held, asked = plain(load(self.experiment_type, folder.config)), plain(self.as_begun(experiment, folder))
+        return held | {"out": None} == asked | {"out": None}
+
+    def train(self, experiment: AnyExperiment, command: str, *, locked: bool = False) -> AnyRun | None:
         """Train every task, going on where the folder stands; after each one measure and report.
 
-        The main process gets the finished run back, the others nothing.
+        The main process gets the finished run back, the others nothing. locked: the caller holds the folder's lock.
         """
         folder = RunFolder(Path(experiment.out))
         accelerator = make_accelerator(
@@ -125,7 +144,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
                     experiment, before = self.as_begun(experiment, folder), self.as_begun(before, folder)
                 resources = resources_for(experiment, folder, accelerator.num_processes)
             with resources.in_use():
-                return self._train(experiment, before, command, accelerator, resources)
+                return self._train(experiment, before, command, accelerator, resources, locked)
 
     def _train(
         self,
@@ -134,6 +153,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         command: str,
         accelerator: Accelerator,
         resources: Resources,
+        locked: bool,
     ) -> AnyRun | None:
         folder, processes = RunFolder(Path(experiment.out)), Processes.present()
         with processes.agreeing():  # what is wrong shows before anything is written
@@ -146,7 +166,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
             if before is None or before.task_names != experiment.task_names:
                 refuse_alike_names(experiment.task_names)
             known, nearest = self._nearest(experiment, folder, tasks)
-        with self._held(folder, processes):
+        with self._held(folder, processes, locked):
             with processes.agreeing():
                 if processes.is_first:
                     changes: dict[str, Any] = {**changes_of(folder, resources)}
@@ -166,14 +186,16 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
             self.make_trainer(session).run(tasks)
             for tracker in accelerator.trackers:
                 tracker.finish()
+            if processes.is_first:
+                folder.note_finished()
         return run if processes.is_first else None
 
     @contextlib.contextmanager
-    def _held(self, folder: RunFolder, processes: Processes) -> Iterator[None]:
-        """The first process holds the run's folder, which all of them see."""
+    def _held(self, folder: RunFolder, processes: Processes, locked: bool) -> Iterator[None]:
+        """The first process holds the run's folder, which all of them see, unless its caller does already."""
         with contextlib.ExitStack() as stack:
             with processes.agreeing():
-                if processes.is_first:
+                if processes.is_first and not locked:
                     stack.enter_context(folder.locked())
             try:
                 require_common_folder(processes, folder)

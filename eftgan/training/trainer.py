@@ -102,13 +102,22 @@ class Trainer(Generic[AnyTask]):
         """Take up the folder's newest state, if there is one; its tensors serve what else is to be restored."""
         self._names = list(names)
         self.progress, tensors = restore_networks(self.folder, self.networks, self.method)
-        if tensors is None and (finished := self.folder.finished(names)):
+        finished = self.folder.finished(names) if tensors is None else []
+        if finished and not self._was_cut_short(finished):
             self._restore_from_files(finished)
         self._check_state(names)
         self.read_further(tensors or {})
         for network in self.networks.values():
             network.to(self.accelerator.device)
         return tensors
+
+    def _was_cut_short(self, finished: list[str]) -> bool:
+        """Whether a kill came between the first task's file and the first state: the task is then begun again.
+
+        It ends with the file that is there, which is not replaced. What is drawn and measured comes after the state.
+        """
+        untouched = not self.folder.scores.exists() and not self.method.files_suffice
+        return len(finished) == 1 and (self.start is not None or untouched)
 
     def _restore_from_files(self, finished: list[str]) -> None:
         """Go on from the finished tasks' files where the resume states are gone, if the method needs no more."""

@@ -110,8 +110,8 @@ def test_a_mistake_in_a_word_is_refused(call, words, message):
         ("training.selection=best", "training.selection"),
         ("pixels.mean=[0.5]", "pixels.mean"),
         ("pixels.mean=[0.5, .inf, 0.5]", "not a number"),
-        ("sources.0.held_out=1", "held_out"),
-        ("sources.0.held_out=0.1", "shapes:4: held_out has no effect, it has test images of its own"),
+        ("sources.0.test_share=1", "test_share"),
+        ("sources.0.test_share=0.1", "shapes:4: test_share has no effect, it has test images of its own"),
         ("tasks=[]", "unknown key tasks"),
     ],
 )

@@ -10,7 +10,6 @@ from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
-from eftgan.commands.compare import compare_methods
 from eftgan.config import build, dump
 from eftgan.errors import UserError
 from eftgan.files import file_digest
@@ -20,6 +19,9 @@ from eftgan.gan.scorer import RunScorer
 from eftgan.kinds import KINDS, load_kind
 from eftgan.methods import METHODS
 from eftgan.scores import REAL, read_scores
+from eftgan.studies.comparison import compare_methods
+from eftgan.tensors import read_tensors, tensors_digest
+from eftgan.training.trainer import Trainer
 
 from ..conftest import ROOT, TINY
 
@@ -98,6 +100,33 @@ def test_the_distance_of_real_images_is_taken_over_whatever_its_number(config, t
     ]
     assert floor[0] == floor[1]
     assert [(metric, n) for metric, _, n in floor[0]] == [(metric, min(samples, 12)) for metric in METRICS]
+
+
+@pytest.mark.parametrize("method", ["finetune", "eft"])
+def test_a_take_over_that_was_cut_short_before_its_first_state_is_begun_again(config, tmp_path, method, monkeypatch):
+    """Of a run that starts from another one, the first task's file is there before any state is."""
+    whole, cut = (tmp_path / name for name in ("whole", "cut"))
+    compare_methods(config, [], [method], [0], whole)
+
+    def save(trainer):
+        if trainer.start:
+            raise KeyboardInterrupt
+        original(trainer)
+
+    original = Trainer.save
+    monkeypatch.setattr(Trainer, "save", save)
+    with pytest.raises(KeyboardInterrupt):
+        compare_methods(config, [], [method], [0], cut)
+    monkeypatch.undo()
+    assert len(list((cut / f"{method}-seed0" / "tasks").iterdir())) == 1
+    assert not (cut / f"{method}-seed0" / "state").exists()
+    compare_methods(config, [], [method], [0], cut)
+    files = [
+        {path.name: tensors_digest(read_tensors(path)[0]) for path in (out / f"{method}-seed0").rglob("*.safetensors")}
+        for out in (whole, cut)
+    ]
+    assert len(files[0]) >= 4
+    assert files[0] == files[1]
 
 
 def test_a_second_call_trains_nothing_again(config, tmp_path):

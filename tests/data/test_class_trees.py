@@ -64,7 +64,7 @@ def test_a_share_of_every_class_is_held_out_and_is_the_same_in_every_form(tmp_pa
 
 def test_the_share_can_be_set(tmp_path):
     data = write(tmp_path, "folder", files())
-    assert [len(open_labelled(data, size=8, held_out=share)[1]) for share in (0.1, 0.25, 0.6)] == [6, 15, 36]
+    assert [len(open_labelled(data, size=8, test_share=share)[1]) for share in (0.1, 0.25, 0.6)] == [6, 15, 36]
 
 
 def test_names_of_any_order_are_held_out_evenly():
@@ -93,8 +93,8 @@ def test_test_images_of_its_own_are_respected(tmp_path, capsys):
     train, test, _ = open_labelled(data, size=8)
     assert (len(train), len(test)) == (12, 6)
     assert capsys.readouterr().out == ""
-    with pytest.raises(UserError, match=r"held_out has no effect, it has test images of its own in val/"):
-        open_labelled(data, size=8, held_out=0.3)
+    with pytest.raises(UserError, match=r"test_share has no effect, it has test images of its own in val/"):
+        open_labelled(data, size=8, test_share=0.3)
 
 
 @pytest.mark.parametrize(

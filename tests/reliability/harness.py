@@ -38,6 +38,11 @@ LEARN = [
 CONVERT = [*TRAIN, "evaluation={features: none}", "training.steps=1", "tasks=[{name: photos, data: raw}]"]
 EVALUATE = ["eftgan", "evaluate", "run", "--features", "random", "--fid-samples", "12"]
 PREPARE = ["data_prep", "folder", "raw", "set.lmdb", "--size", "32", "--workers", "0"]
+WORK = [  # one worker of a comparison; the first task is trained once, and both methods begin with it
+    *("eftgan", "compare", str(ROOT / "configs/gan/shapes.yaml"), "--methods", "finetune,eft", "--out", "compared"),
+    *TRAIN[2:],
+    "--worker",
+]
 PROGRAMS = {  # by name: the command, and the name of what it starts from
     "train": (TRAIN, "nothing"),
     "learn-eft": ([*LEARN, "method={name: eft, margin: {statistics: stored, delta: 1000}}"], "nothing"),
@@ -46,6 +51,7 @@ PROGRAMS = {  # by name: the command, and the name of what it starts from
     "evaluate": (EVALUATE, "train"),
     "prepare": (PREPARE, "pictures"),
     "convert": (CONVERT, "pictures"),  # training on a folder, which is converted first
+    "work": (WORK, "nothing"),
 }
 
 UNDISTURBED = Plan()
@@ -75,12 +81,14 @@ class Server:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
-    def run(self, command: Sequence[str], cwd: Path, plan: Plan = UNDISTURBED, processes: int = 1) -> Ended:
+    def run(
+        self, command: Sequence[str], cwd: Path, plan: Plan = UNDISTURBED, processes: int = 1, workers: int = 1
+    ) -> Ended:
         streams = {name: str(self.folder / name) for name in ("stdout", "stderr")}
         for path in streams.values():
             Path(path).write_bytes(b"")
         job = {"command": list(command), "cwd": str(cwd), "plan": asdict(plan), **streams}
-        job |= {"processes": processes, "port": free_port()}
+        job |= {"processes": processes, "workers": workers, "port": free_port()}
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         code = int(self.process.stdout.readline())

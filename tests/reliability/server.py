@@ -1,6 +1,8 @@
 """A process that has everything imported and forks a child per command: a second each instead of ten.
 
-Reads one JSON job a line from stdin and answers with the exit code; a child that a signal ended gives minus its number.
+Reads one JSON job a line from stdin and answers with the exit code, of several children with the first that is not 0;
+a child that a signal ended gives minus its number. Several `processes` train one run together, several `workers` know
+nothing of each other.
 """
 
 import gc
@@ -32,7 +34,7 @@ def serve() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         children = []
-        for rank in range(job["processes"]):
+        for rank in range(max(job["processes"], job["workers"])):
             child = os.fork()
             if child == 0:
                 os._exit(run(job, rank))
@@ -53,7 +55,8 @@ def run(job: dict, rank: int) -> int:
         os.environ.update({name: str(value) for name, value in own.items()})
     sys.argv = job["command"]
     time.monotonic = lambda: 0.0  # training takes no time, so that files that tell its seconds can be compared
-    faults.install(faults.Plan(**job["plan"]))
+    if job["workers"] == 1 or rank == 0:  # of several workers, the first one is disturbed
+        faults.install(faults.Plan(**job["plan"]))
     try:
         if sys.argv[0] == "eftgan":
             eftgan.commands.main()

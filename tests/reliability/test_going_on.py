@@ -16,6 +16,7 @@ from eftgan.gan.run import GanRun
 from eftgan.reports.results import studies
 from eftgan.reports.runs import load_runs
 from eftgan.scores import read_scores
+from eftgan.training.trainer import Trainer
 
 FURTHER = "tasks+={name: stripes, data: 'shapes:stripes', limit: 24}"
 
@@ -44,6 +45,24 @@ def test_without_states_a_classifier_goes_on_from_its_task_files_to_the_same_bit
     shutil.rmtree(part.folder.path / "state")
     part = train_classifier(tiny_classes(method, out="part"), "test")
     assert weights_of(part) == weights_of(whole)
+
+
+def test_a_first_task_that_was_killed_before_the_first_state_is_trained_again_to_the_same_file(tiny, monkeypatch):
+    """Where states are written after tasks only, the first task's file is there before any state is."""
+    words = ("method=finetune", "training.save_every_steps=0")
+    whole = train_gan(tiny(*words, out="whole"), "test")
+
+    def killed(trainer):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train_gan(tiny(*words, out="part"), "test")
+    monkeypatch.undo()
+    (file,) = GanRun(tiny(out="part").out).folder.task_files()
+    written = file.stat().st_mtime_ns
+    assert weights_of(train_gan(tiny(*words, out="part"), "test")) == weights_of(whole)
+    assert file.stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize("method", ["{name: eft, discriminator: full}", "{name: mergan}"])

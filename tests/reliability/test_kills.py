@@ -25,7 +25,7 @@ def points_of(program: str, reference) -> list[str]:
 
 @pytest.mark.parametrize(
     ("program", "count"),
-    [("train", 5), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2), ("convert", 2)],
+    [("train", 5), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2), ("convert", 2), ("work", 1)],
 )
 def test_a_killed_program_repeated_leaves_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
@@ -47,13 +47,8 @@ def test_score_lines_that_are_missing_are_measured_again_to_the_same_lines(serve
 @pytest.mark.parametrize(
     ("program", "count"),
     [
-        ("train", 40),
-        ("learn-eft", 8),
-        ("learn-si", 8),
-        ("learn-lwf", 8),
-        ("evaluate", 10),
-        ("prepare", 10),
-        ("convert", 20),
+        *(("train", 40), ("learn-eft", 8), ("learn-si", 8), ("learn-lwf", 8)),
+        *(("evaluate", 10), ("prepare", 10), ("convert", 20), ("work", 10)),
     ],
 )
 def test_many_kills_leave_the_same_files(server, references, tmp_path, program, count):
@@ -64,7 +59,11 @@ def test_many_kills_leave_the_same_files(server, references, tmp_path, program, 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("program", "count"), [("train", 140), ("learn-eft", 20), ("learn-si", 20), ("learn-lwf", 20), ("convert", 60)]
+    ("program", "count"),
+    [
+        *(("train", 65), ("learn-eft", 20), ("learn-si", 20), ("learn-lwf", 20)),
+        *(("evaluate", 15), ("prepare", 15), ("convert", 20), ("work", 25)),
+    ],
 )
 def test_two_hundred_kills_leave_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
