@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import Doc
 
 from eftgan.classifier.selection import Schedule
-from eftgan.config import Choice, Count, Share
+from eftgan.config import Choice, Count, Local, Share
 from eftgan.data.pixels import Pixels
 from eftgan.data.sequences import recorded_path
 from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of
@@ -28,6 +28,7 @@ class SourceConfig:
     name: Annotated[str, Doc("NAME/TASKS, e.g. CIFAR-100/10: its classes in 10 tasks; NAME alone: one task of all")]
     data: Annotated[
         str,
+        Local(portable=r"shapes:\w+"),
         Doc(
             "a folder of train.lmdb and test.lmdb (python -m data_prep), torchvision:NAME:FOLDER, a folder, tar or zip "
             "of train/CLASS/IMAGE and test/CLASS/IMAGE (or val/), or shapes:CLASSES"
@@ -41,7 +42,9 @@ class NetworkConfig:
     """The classifier."""
 
     name: Annotated[str, Doc("resnet18, resnet18_third, vgg16_bn, ..., or torchvision:NAME")] = "resnet18"
-    weights: Annotated[str | None, Doc("to start from: a file, or a published name such as DEFAULT")] = None
+    weights: Annotated[
+        str | None, Local(portable="[A-Z0-9_]+"), Doc("to start from: a file, or a published name such as DEFAULT")
+    ] = None
     size: Annotated[Count, Doc("side of the images in pixels")] = 32
 
 
@@ -81,7 +84,7 @@ class ClassifierExperiment(Experiment):
     noun: ClassVar[str] = "classifier"
 
     sources: Annotated[list[SourceConfig], Doc("where the classes come from, in order")]
-    out: Annotated[str, Doc("the run's folder; an unfinished run there is continued")] = "runs/classifier"
+    out: Annotated[str, Local(), Doc("the run's folder; an unfinished run there is continued")] = "runs/classifier"
     shuffle_classes: Annotated[bool, Doc("deal the classes out in an order drawn by the seed")] = True
     limit: Annotated[Count | None, Doc("use that many images of every source's train and test part")] = None
     network: Annotated[NetworkConfig, Doc("the classifier")] = field(default_factory=NetworkConfig)

@@ -21,6 +21,8 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
     """A run of classifier training."""
 
     experiment_type = ClassifierExperiment
+    pipeline = "image-classification"
+    tags = ("image-classification",)
 
     @property
     def classes(self) -> dict[str, list[str]]:
@@ -32,13 +34,16 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
         """The tasks with their images and class names."""
         return open_classes(self.experiment)
 
-    def classifier(self, after: int) -> nn.Module:
-        """The classifier as it was when task number `after` (from 0) was trained, in eval mode."""
+    def classifier(self, after: int, tasks: Sequence[str] | None = None) -> nn.Module:
+        """The classifier as it was when task number `after` (from 0) was trained, in eval mode.
+
+        tasks: those that it is wanted for (all that were seen by then); of frozen shared weights, no others are read.
+        """
         network = build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
-        indices: Sequence[int] = [after]
-        if self.folder.shared.exists():
+        indices = [after]
+        if self.keeps_tasks:
             read_shared(self.folder, {CLASSIFIER: network})
-            indices = range(after + 1)
+            indices = self.needed(tasks or self.tasks[: after + 1])
         for index in indices:
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network, self.experiment.method)
         return network.eval()
@@ -46,13 +51,20 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
     def classify(self, image: Tensor, task: str | None = None) -> tuple[str, list[tuple[str, float]]]:
         """The task of a uint8 (3, S, S) image (inferred if not given) and its classes by probability."""
         after = len(self.trained) - 1
-        names = self.trained if task is None else [self.trained[self.index(task)]]
-        network = self.classifier(after)
+        names = self.present if task is None else [self.trained[self.index(task)]]
+        network = self.classifier(after, names)
         logits = logits_together(network, names, self.experiment.pixels(image[None]))
         found = int(infer_tasks(logits, joined=shares_features(network, names)))
         shares = logits[found][0].softmax(0)
         ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
         return names[found], ranked
+
+    def example(self, task: str) -> list[str]:
+        size = self.experiment.network.size
+        return [f"task, ranked = run.classify(image)  # uint8 (3, {size}, {size}); classes with their probabilities"]
+
+    def command(self, task: str) -> str:
+        return "eftgan classify hf:{name} --image photo.jpg"
 
     def describe_network(self) -> str:
         return f"{self.experiment.network.name}, {self.experiment.network.size} pixels"

@@ -16,7 +16,7 @@ eftgan classify runs/shapes-classes --image photo.jpg --task 2 --top 1"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", metavar="RUN", help="a run's folder or hf:USER/NAME")
     parser.add_argument("--image", type=Path, required=True)
     parser.add_argument("--task", help="a task's name or number (default: inferred by the least entropy)")
     parser.add_argument("--top", type=int, default=5, help="how many classes to show")
@@ -29,8 +29,10 @@ def run(args: argparse.Namespace) -> None:
     from eftgan.data.images import decode_rgb, fit_square, to_chw
     from eftgan.kinds import open_run
 
-    saved = cast("ClassifierRun", open_run(args.run, "classifier"))
-    saved.index(args.task or 1)
+    saved = cast("ClassifierRun", open_run(args.run, "classifier", args.task))
+    saved.require_trained()
+    if args.task:
+        saved.index(args.task)
     try:
         image = decode_rgb(args.image.read_bytes())
     except Exception as error:  # decoders raise whatever a damaged file makes of them

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from eftgan.adapters import inference_network
 from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
-from eftgan.data.grid import save_grid
+from eftgan.data.grid import png, save_grid, tile
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.gan.experiment import GanExperiment, open_task_images
@@ -17,9 +17,11 @@ from eftgan.gan.networks import build_generator
 from eftgan.gan.sampling import GRID_IMAGES, fixed_noise, generate
 from eftgan.names import GENERATOR
 from eftgan.reports.lines import final_lines
+from eftgan.reports.results import shown_of
 from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.run import SavedRun
 
+CARD_COLUMNS = 8  # images of a task in the picture of a model card
 QUICK = 500  # images for a first impression
 
 
@@ -27,6 +29,8 @@ class GanRun(SavedRun[GanExperiment]):
     """A run of GAN training."""
 
     experiment_type = GanExperiment
+    pipeline = "unconditional-image-generation"
+    tags = ("gan",)
     _newest: tuple[object, nn.Module] | None = None  # the generator built last, and of which tasks and files
 
     def generator(self, after: int, tasks: Sequence[str] | None = None) -> nn.Module:
@@ -37,13 +41,11 @@ class GanRun(SavedRun[GanExperiment]):
         """
         self.require_trained()
         seen = self.tasks[: after + 1]
-        wanted = {after} if not self.folder.shared.exists() else {seen.index(task) for task in tasks or seen}
-        if self.folder.shared.exists() and self.experiment.method.chained:
-            wanted = set(range(max(wanted) + 1))
-        files = [self.folder.shared, *(self.folder.task_file(index, seen[index]) for index in sorted(wanted))]
+        wanted = self.needed(tasks or seen) if self.keeps_tasks else [after]
+        files = [self.folder.shared, *(self.folder.task_file(index, seen[index]) for index in wanted)]
         key = [(path, path.stat().st_mtime_ns) for path in files if path.exists()]
         if self._newest is None or self._newest[0] != key:
-            self._newest = (key, self._build([(index, seen[index]) for index in sorted(wanted)]))
+            self._newest = (key, self._build([(index, seen[index]) for index in wanted]))
         return self._newest[1]
 
     def _build(self, tasks: Sequence[tuple[int, str]]) -> nn.Module:
@@ -54,8 +56,20 @@ class GanRun(SavedRun[GanExperiment]):
             read_task(self.folder, index, name, GENERATOR, generator, self.experiment.method)
         return generator.eval()
 
-    def sample(self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None) -> Tensor:
-        """`count` finest images of a task (uint8), the same for the same seed."""
+    def sample(
+        self,
+        task: str,
+        count: int,
+        seed: int = 0,
+        generator: nn.Module | None = None,
+        truncation: float | None = None,
+    ) -> Tensor:
+        """`count` finest images of a task (uint8), the same for the same seed.
+
+        generator: of this run, with the task; where many tasks are drawn, one for all of them saves time.
+        """
+        if generator is None:
+            generator = self.generator(len(self.trained) - 1, [self.tasks[self.index(task)]])
         z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
         if truncation is not None:
             z = truncated(z, truncation)
@@ -105,6 +119,20 @@ class GanRun(SavedRun[GanExperiment]):
             f"  {evaluate}    # FID by Inception, in minutes; more images take longer and say more",
             f"  eftgan info {path}",
         ])  # fmt: skip
+
+    def example(self, task: str) -> list[str]:
+        size = self.experiment.network.sizes[-1]
+        return [f'images = run.sample("{task}", 16, seed=0)  # uint8 (16, 3, {size}, {size})']
+
+    def command(self, task: str) -> str:
+        return f"eftgan sample hf:{{name}} --task {task} --n 64"
+
+    def picture(self) -> bytes:
+        """One row of samples per task; of many tasks, some evenly spaced."""
+        tasks = [self.present[place] for place in shown_of(len(self.present))]
+        generator = self.generator(len(self.trained) - 1, tasks)
+        drawn = [self.sample(task, CARD_COLUMNS, 0, generator) for task in tasks]
+        return png(tile(torch.cat(drawn), CARD_COLUMNS))
 
     def describe_network(self) -> str:
         return self.experiment.network.describe()
