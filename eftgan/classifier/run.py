@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 from torch import Tensor, nn
 
@@ -58,6 +59,11 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
         shares = logits[found][0].softmax(0)
         ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
         return names[found], ranked
+
+    def export(self, task: str, out: Path) -> list[str]:
+        from eftgan.classifier.export import export_classifier
+
+        return export_classifier(self, task, out)
 
     def example(self, task: str) -> list[str]:
         size = self.experiment.network.size

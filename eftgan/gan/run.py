@@ -120,6 +120,11 @@ class GanRun(SavedRun[GanExperiment]):
             f"  eftgan info {path}",
         ])  # fmt: skip
 
+    def export(self, task: str, out: Path) -> list[str]:
+        from eftgan.gan.export import export_generator
+
+        return export_generator(self, task, out)
+
     def example(self, task: str) -> list[str]:
         size = self.experiment.network.sizes[-1]
         return [f'images = run.sample("{task}", 16, seed=0)  # uint8 (16, 3, {size}, {size})']

@@ -1,9 +1,11 @@
 """A run folder, read back."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar
 
+from eftgan import __version__
 from eftgan.config import load
 from eftgan.errors import UserError
 from eftgan.files import file_digest
@@ -170,6 +172,24 @@ class SavedRun(Generic[AnyExperiment]):
     def picture(self) -> bytes | None:
         """A PNG for its model card; none where there is nothing to see."""
         return None
+
+    def export(self, task: str, out: Path) -> list[str]:
+        """Write a task, or all of them where it is "all", as a program; returns the lines that tell how to use it."""
+        raise UserError(f"{self.folder.path}: a {self.experiment.kind} run cannot be exported")
+
+    def origin(self, tasks: Sequence[str]) -> dict[str, str]:
+        """What an exported file says of the weights in it: the tasks, in order, and digests as `info` prints them."""
+        files = self.task_files(tasks) if self.keeps_tasks else self.folder.task_files()[-1:]
+        paths = [*([self.folder.shared] if self.keeps_tasks else []), *files]
+        digests = {path.relative_to(self.folder.path).as_posix(): file_digest(path) for path in paths}
+        facts = {"kind": self.experiment.kind, "method": self.experiment.method.name, "eftgan": __version__}
+        classes = {task: names for task, names in self.folder.read_classes().items() if task in tasks}
+        return {
+            "task": ",".join(tasks),
+            "digest": json.dumps(digests),
+            **({"classes": json.dumps(classes)} if classes else {}),
+            **facts,
+        }
 
     def describe(self) -> str:
         """Tasks, steps, files and digests, as text."""

@@ -134,7 +134,7 @@ def test_a_saved_folder_is_what_would_be_pushed_and_loads_alone(pushed, zoo, tmp
 
 def test_a_fetched_run_learns_a_further_task(pushed, tmp_path, zoo):
     shutil.copytree(eftgan.load_run(NAME).folder.path, tmp_path / "mine")
-    new = "tasks+={name: more, data: 'shapes:rings', limit: 24}"
+    new = "tasks+={name: more, data: 'shapes:discs', limit: 24}"
     main(["train", "gan", "--resume", str(tmp_path / "mine"), new, "evaluation={features: none}"])
     run = GanRun(tmp_path / "mine")
     assert run.present == [*TASKS, "more"]
