@@ -6,8 +6,7 @@ import sys
 import pytest
 import torch
 
-from eftgan.adapters import AdapterConfig, add_task, insert_adapters, using_task
-from eftgan.adapters.by_number import ByNumber
+from eftgan.adapters import using_task
 from eftgan.classifier.kind import CLASSIFIERS
 from eftgan.commands import main
 from eftgan.errors import UserError
@@ -77,31 +76,3 @@ def test_without_the_packages_the_way_to_install_them_is_said(tiny, tmp_path, mo
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(UserError, match=r'pip install "eftgan\[onnx\]"'):
         check_format(tmp_path / "x.onnx")
-
-
-def network_with_tasks(heads: tuple[int, ...], mode: str = "serial") -> torch.nn.Module:
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
-        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, heads[0]),
-    )  # fmt: skip
-    insert_adapters(net, AdapterConfig(a=4, b=4, mode=mode, heads=("5",)))
-    for number, size in enumerate(heads):
-        add_task(net, f"t{number}", "random", head_size=size)
-        with torch.no_grad():
-            for _ in range(2):
-                net.train()(torch.randn(8, 3, 8, 8))  # running statistics of its own
-    return net.eval()
-
-
-@pytest.mark.parametrize("mode", ["serial", "parallel"])
-def test_a_number_chooses_the_task_and_narrow_heads_are_filled_up(mode):
-    net = network_with_tasks((3, 5, 2), mode)
-    x, chosen = torch.randn(4, 3, 8, 8), ByNumber(net, ["t0", "t1", "t2"])
-    for number, width in enumerate((3, 5, 2)):
-        with torch.no_grad(), using_task(net, f"t{number}"):
-            wanted = net(x)
-        found = chosen(x, torch.tensor(number))
-        assert found.shape == (4, 5)
-        torch.testing.assert_close(found[:, :width], wanted, atol=1e-5, rtol=0)
-        assert torch.equal(found[:, width:], torch.full((4, 5 - width), -torch.inf))
