@@ -53,10 +53,10 @@ def load_run(
 def open_run(given: str | Path, kind: str | None = None, task: str | int | None = None) -> "SavedRun[Any]":
     """A run of any kind, or of the kind that is wanted; another one is refused with the command that it is for.
 
-    given: a folder, or hf:USER/NAME for one on the Hub, of which only what `task` needs is fetched.
+    given: a folder, or as text hf:USER/NAME for one on the Hub, of which only what `task` needs is fetched.
     """
-    if str(given).startswith(PREFIX):
-        return _fetch_run(HubRepo.parse(str(given)), kind, task)
+    if isinstance(given, str) and given.startswith(PREFIX):
+        return _fetch_run(HubRepo.parse(given), kind, task)
     return _open_folder(Path(given), kind, str(given))
 
 

@@ -12,6 +12,7 @@ from eftgan.reports.results import Study, studies
 from eftgan.reports.runs import read_run
 from eftgan.reports.text import markdown_table, md
 from eftgan.runfolder import RunFolder
+from eftgan.scores import read_scores
 
 PAPER = "https://arxiv.org/abs/2103.13558"
 MOST_TASKS = 24  # rows of the list of tasks; of more the first ones are named
@@ -103,4 +104,4 @@ def _figures(study: Study) -> Iterator[str]:
 
 def _studies(folder: RunFolder) -> list[Study]:
     """The run's scores; none where nothing was measured."""
-    return studies(read_run(folder.path)) if folder.scores.is_file() and folder.scores.stat().st_size else []
+    return studies(read_run(folder.path)) if read_scores(folder.scores) else []
