@@ -43,6 +43,8 @@ class Program:
 
     def _write_pt2(self, out: Path) -> None:
         exported = torch.export.export(self.network, tuple(self.inputs.values()), dynamic_shapes=self._dynamic)
+        for node in exported.graph.nodes:
+            node.meta.pop("stack_trace", None)  # names files of this machine
         with atomic_path(out) as temporary:
             # torch.export.save asks for its own file ending
             whole = temporary.with_suffix(".pt2")
@@ -61,6 +63,7 @@ class Program:
             verbose=False,
         )
         assert program is not None
+        _forget_its_making(program.model)
         program.model.metadata_props.update(self.metadata)
         with atomic_path(out) as temporary:
             program.save(temporary, external_data=False)
@@ -101,6 +104,14 @@ def task_program(
     if not numbered:
         return Program(network, inputs, output, metadata)
     return Program(network, {**inputs, "task": torch.tensor(0)}, output, metadata, without_batch=("task",))
+
+
+def _forget_its_making(model: Any) -> None:
+    """Leave out what torch notes of every node: stack traces, which name files of this machine, and more."""
+    graph = model.graph
+    values = [value for node in graph.all_nodes() for value in node.outputs]
+    for each in (model, graph, *graph.all_nodes(), *graph.inputs, *values, *graph.initializers.values()):
+        each.metadata_props.clear()
 
 
 def contiguous(network: nn.Module) -> nn.Module:

@@ -13,6 +13,8 @@ from eftgan.errors import UserError
 from eftgan.files import file_digest
 from eftgan.gan.kind import train_gan
 
+from ..conftest import ROOT
+
 CLOSE = {"atol": 1e-4, "rtol": 0}
 
 
@@ -43,6 +45,8 @@ def test_a_generators_task_gives_the_same_images_at_any_batch(tiny, tmp_path, ca
     for batch in (1, 3):
         z = torch.randn(batch, 8)
         torch.testing.assert_close(answers(out, z=z), drawn(run.generator(1), "checks", z), **CLOSE)
+    content = out.read_bytes()
+    assert not [word for word in (str(ROOT), "site-packages", str(tmp_path)) if word.encode() in content]
     facts = metadata(out)
     assert (facts["task"], facts["kind"], facts["method"]) == ("checks", "gan", "eft")
     assert json.loads(facts["digest"]) == {
