@@ -16,6 +16,7 @@ from eftgan.commands import main
 from eftgan.errors import UserError
 from eftgan.gan.kind import train_gan
 from eftgan.gan.run import GanRun
+from eftgan.hub.package import Files
 from eftgan.hub.remote import HubRepo
 
 from .conftest import SECRET, TASKS
@@ -23,23 +24,27 @@ from .conftest import SECRET, TASKS
 NAME = "me/zoo"
 
 
+@pytest.fixture(scope="module")
+def packed(zoo) -> Files:
+    return zoo.sharing().files(NAME, "mit")
+
+
 @pytest.fixture
-def pushed(hub, zoo):
-    zoo.push_to_hub(NAME, licence="mit")
+def pushed(hub, packed):
+    HubRepo(NAME).push(packed, "as zoo.push_to_hub would")
     hub.asked.clear()
     return hub
 
 
-def drawn(run: GanRun) -> dict[str, torch.Tensor]:
-    return {task: run.sample(task, 4, seed=3) for task in run.present}
-
-
-def test_a_run_comes_back_from_the_hub_with_bit_identical_samples_of_every_task(pushed, zoo):
+def test_a_run_comes_back_from_the_hub_with_bit_identical_samples_of_every_task(hub, zoo, packed):
+    zoo.push_to_hub(NAME, licence="mit")
+    assert set(hub.files(NAME)) == {*packed, ".gitattributes"}
     run = eftgan.load_run(NAME)
     assert isinstance(run, GanRun)
     assert run.present == TASKS
-    for task, images in drawn(zoo).items():
-        assert torch.equal(run.sample(task, 4, seed=3), images)
+    fetched, own = run.generator(3), zoo.generator(3)
+    for task in TASKS:
+        assert torch.equal(run.sample(task, 4, 3, fetched), zoo.sample(task, 4, 3, own))
 
 
 @pytest.mark.parametrize("task", ["triangles", 3])
@@ -60,7 +65,9 @@ def test_what_is_fetched_once_is_not_fetched_again_and_serves_without_the_hub(pu
     assert pushed.downloads() == []
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody is there
     assert eftgan.load_run(NAME, task="discs").present == ["discs"]
-    with pytest.raises(UserError, match=r"me/zoo.*cannot be reached"):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert eftgan.load_run(NAME, task="discs").present == ["discs"]
+    with pytest.raises(UserError, match=r"me/zoo at \w+: .* cannot be reached, and what is wanted .* not in the local"):
         eftgan.load_run(NAME, task="checks")
 
 
@@ -211,8 +218,6 @@ def test_without_a_token_the_way_to_log_in_is_said(pushed, zoo, monkeypatch):
 
 
 def test_offline_mode_is_named(hub, monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=r"me/zoo.*cannot be reached.*HF_HUB_OFFLINE"):
         eftgan.load_run(NAME)
