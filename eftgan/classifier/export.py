@@ -21,8 +21,9 @@ class FromPixels(nn.Module):
         self.register_buffer("mean", torch.tensor(pixels.mean).view(3, 1, 1))
         self.register_buffer("std", torch.tensor(pixels.std).view(3, 1, 1))
 
-    def forward(self, images: Tensor, *task: Tensor) -> Tensor:
-        return self.network((images.to(torch.float32) / 255 - self.mean) / self.std, *task)
+    def forward(self, images: Tensor, task: Tensor | None = None) -> Tensor:
+        x = (images.to(torch.float32) / 255 - self.mean) / self.std
+        return self.network(x) if task is None else self.network(x, task)
 
 
 def export_classifier(run: ClassifierRun, task: str, out: Path) -> list[str]:
@@ -36,7 +37,7 @@ def export_classifier(run: ClassifierRun, task: str, out: Path) -> list[str]:
     network = ByNumber(classifier, tasks) if task == EVERY_TASK else inference_network(classifier, task)
     images = torch.zeros(2, 3, size, size, dtype=torch.uint8)
     program = task_program(
-        FromPixels(network, run.experiment.pixels).eval(),
+        FromPixels(network, run.experiment.pixels),
         {"images": images},
         "logits",
         run.origin(tasks),

@@ -33,6 +33,7 @@ class Program:
     def write(self, out: Path) -> None:
         """NAME.pt2 or NAME.onnx."""
         check_format(out)
+        self.network.eval()
         with torch.no_grad():
             self._write_onnx(out) if out.suffix == ".onnx" else self._write_pt2(out)
 

@@ -28,8 +28,8 @@ class FinestImage(nn.Module):
         super().__init__()
         self.generator = generator
 
-    def forward(self, z: Tensor, *task: Tensor) -> Tensor:
-        return self.generator(z, *task)[-1]
+    def forward(self, z: Tensor, task: Tensor | None = None) -> Tensor:
+        return (self.generator(z) if task is None else self.generator(z, task))[-1]
 
 
 def export_generator(run: GanRun, task: str, out: Path) -> list[str]:
