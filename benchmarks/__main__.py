@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.harness import Ratio
 
-NAMES = ("inference", "generators", "training", "fusing", "class_incremental", "storage")
+NAMES = ("inference", "generators", "training", "fusing", "class_incremental", "storage", "exported")
 NOTES = "\n## Notes\n"
 HEADER = ("benchmark", "reference", "ratio", "quartiles", "fastest", "goal", "reached", "ours, ms")
 

@@ -19,7 +19,7 @@ _VERBS = (
     "task_names", "task_state", "train_only", "using_task", "fuse_upsampling",
 )  # fmt: skip
 
-__all__ = ["UserError", "growth", "load_generator", *_VERBS]
+__all__ = ["UserError", "growth", "load_generator", "load_run", *_VERBS]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,6 +28,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("eftgan.adapters"), name)
     if name == "load_generator":
         return importlib.import_module("eftgan.gan.export").load_generator
+    if name == "load_run":
+        return importlib.import_module("eftgan.kinds").load_run
     if name == "growth":
         return importlib.import_module("eftgan.evaluation.growth").growth
     if name == "UserError":

@@ -62,6 +62,23 @@ class OnlyFor:
     kind: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """Marks a key whose value is a place on this machine: `Annotated[str, Local(), Doc("...")]`.
+
+    Whoever shares a config (`eftgan push`) leaves such values out.
+    """
+
+    blank: str | None = "not-shared"  # what stands there instead
+    portable: str = r"(?!)"  # a pattern of values that mean the same everywhere, and stay: none
+
+    def shared(self, value: Any) -> Any:
+        """The value as others may see it."""
+        if isinstance(value, dict):
+            return {key: self.shared(inner) for key, inner in value.items()}
+        return value if value is None or re.fullmatch(self.portable, str(value)) else self.blank
+
+
 def keys_of_other_kinds(config: Any, kind: str) -> dict[str, str]:
     """Keys that differ from their default though they have no effect for this kind -> the kind that they are for."""
     hints = get_type_hints(type(config), include_extras=True)
@@ -279,6 +296,21 @@ def _refuse_unknown_keys(hint: Any, data: Any, where: str, path: str) -> None:
     elif get_origin(kind) in (list, tuple) and isinstance(data, list):
         for index, value in enumerate(data):
             _refuse_unknown_keys(get_args(kind)[0], value, where, f"{path}{index}.")
+
+
+def without_places(hint: Any, data: Any) -> Any:
+    """The mapping of a config without the places on this machine that it names, see `Local`."""
+    for extra in _extras(hint):
+        if isinstance(extra, Local):
+            return extra.shared(data)
+    choice = _choice_in(hint)
+    kind = choice.registry.get(choice.name_of(data)) if choice is not None else _plain_type(hint)
+    if dataclasses.is_dataclass(kind) and isinstance(data, dict):
+        hints = get_type_hints(kind, include_extras=True)
+        return {key: without_places(hints[key], value) for key, value in data.items() if key in hints}
+    if get_origin(kind) in (list, tuple) and isinstance(data, list):
+        return [without_places(get_args(kind)[0], value) for value in data]
+    return data
 
 
 def _extras(hint: Any) -> tuple[Any, ...]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from eftgan.config import read_yaml
 from eftgan.errors import UserError
+from eftgan.hub.package import fetch_description
+from eftgan.hub.remote import NAME, PREFIX, HubRepo
 from eftgan.runfolder import RunFolder
 
 if TYPE_CHECKING:
@@ -36,8 +38,34 @@ def kind_of_config(data: Mapping[str, Any], where: str) -> "Kind[Any, Any, Any]"
     return found
 
 
-def open_run(path: Path, kind: str | None = None) -> "SavedRun[Any]":
-    """A run of any kind, or of the kind that is wanted; another one is refused with the command that it is for."""
+def load_run(
+    name: str | Path, task: str | int | None = None, *, revision: str | None = None, token: str | None = None
+) -> "SavedRun[Any]":
+    """A run of any kind: of a folder, or on the Hub (USER/NAME).
+
+    task: from the Hub, fetch only this one's file, and what all tasks share. revision: a branch, tag or commit.
+    """
+    if not str(name).startswith(PREFIX) and (Path(name).is_dir() or not NAME.fullmatch(str(name))):
+        return open_run(name)
+    return _fetch_run(HubRepo.parse(str(name), revision, token), None, task)
+
+
+def open_run(given: str | Path, kind: str | None = None, task: str | int | None = None) -> "SavedRun[Any]":
+    """A run of any kind, or of the kind that is wanted; another one is refused with the command that it is for.
+
+    given: a folder, or as text hf:USER/NAME for one on the Hub, of which only what `task` needs is fetched.
+    """
+    if isinstance(given, str) and given.startswith(PREFIX):
+        return _fetch_run(HubRepo.parse(given), kind, task)
+    return _open_folder(Path(given), kind, str(given))
+
+
+def _fetch_run(repo: HubRepo, kind: str | None, task: str | int | None) -> "SavedRun[Any]":
+    return _open_folder(fetch_description(repo), kind, f"{PREFIX}{repo.name}").with_tasks(repo, task)
+
+
+def _open_folder(path: Path, kind: str | None, shown: str) -> "SavedRun[Any]":
+    """`shown`: what people typed for it."""
     folder = RunFolder(path)
     if not folder.config.is_file():
         train = f"eftgan train {kind}" if kind else "eftgan train"
@@ -45,7 +73,7 @@ def open_run(path: Path, kind: str | None = None) -> "SavedRun[Any]":
     name = folder.read_facts().get("kind")
     its = load_kind(name) if name in KINDS else kind_of_config(read_yaml(folder.config), str(folder.config))
     if kind not in (None, its.name):
-        raise UserError(f"{path} is a {its.name} run; use: eftgan {its.verb} {shlex.quote(str(path))}")
+        raise UserError(f"{shown} is a {its.name} run; use: eftgan {its.verb} {shlex.quote(shown)}")
     return its.run_type(path)
 
 

@@ -43,11 +43,16 @@ class Score:
 
 def append_scores(path: str | os.PathLike, scores: Iterable[Score]) -> None:
     """Add lines to the file: all of them or, where the process ends meanwhile, none."""
-    text = "".join(json.dumps(asdict(score), sort_keys=True) + "\n" for score in scores)
+    text = as_lines(scores)
     path = Path(path)
     before = path.read_bytes() if path.exists() else b""
     if text:
         write_bytes(path, before[: before.rfind(b"\n") + 1] + text.encode())
+
+
+def as_lines(scores: Iterable[Score]) -> str:
+    """The lines of a file."""
+    return "".join(json.dumps(asdict(score), sort_keys=True) + "\n" for score in scores)
 
 
 def read_scores(path: str | os.PathLike) -> list[Score]:

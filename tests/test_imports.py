@@ -1,7 +1,8 @@
 """Imports go one way, so that any folder can be read, and used, without those above it.
 
 leaves <- adapters, models, data <- methods (adapters only) <- training, evaluation (not each other) <- gan, classifier
-(not each other) <- kinds, commands and entries; reports read files, and what metrics say of themselves.
+(not each other) <- kinds, commands and entries; reports read files, and what metrics say of themselves; hub shares
+files of runs, with words and tables of reports.
 """
 
 import ast
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 LEAVES = {"config", "scores", "errors", "files", "names", "progress", "runfolder", "tensors"}
 LIBRARY = LEAVES | {"adapters", "models", "data", "methods"}
 SUBPARTS = {"evaluation.metrics"}  # folders inside a part with rules of their own
-PARTS = LIBRARY | {"training", "evaluation", "reports"} | SUBPARTS
+PARTS = LIBRARY | {"training", "evaluation", "reports", "hub", "export"} | SUBPARTS
 KINDS = {"gan", "classifier"}
 STUDIES = "studies"
 TOP = {"kinds", "commands", "__init__", "__main__"}  # with the programs beside the package: may import anything
@@ -26,10 +27,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": LEAVES,
     "data": LEAVES,
     "methods": LEAVES | {"adapters"},
-    "training": LIBRARY,
+    "training": LIBRARY | {"hub"},
     "evaluation": LIBRARY | {"evaluation.metrics"},
     "evaluation.metrics": LEAVES - {"tensors"},
     "reports": LEAVES - {"tensors"} | {"evaluation.metrics"},
+    "hub": LEAVES - {"tensors"} | {"reports"},
+    "export": LEAVES,
     "data_prep": LEAVES | {"data"},
     **{kind: PARTS for kind in KINDS},
     STUDIES: PARTS | {"kinds"},  # whatever kind it is: they know none by name
@@ -42,8 +45,11 @@ ONLY_IN: dict[str, set[str]] = {
     "lmdb": {"data", "data_prep"},
     "optuna": {STUDIES},
     "submitit": {"commands"},
+    "huggingface_hub": {"hub"},
+    "onnx": {"export"},
+    "onnxscript": {"export"},
 }
-NO_TORCH = LEAVES - {"tensors"} | {"reports", "evaluation.metrics"}
+NO_TORCH = LEAVES - {"tensors"} | {"reports", "hub", "evaluation.metrics"}
 TORCH = {"torch", "torchvision"}
 
 
@@ -185,6 +191,8 @@ def test_no_module_imports_itself_by_way_of_others():
         ("eftgan/evaluation/metrics/fid.py", "def f():\n    from eftgan.data import lmdb"),
         ("eftgan/training/trainer.py", "import lmdb"),
         ("eftgan/scores.py", "import torch"),
+        ("eftgan/hub/card.py", "import torch"),
+        ("eftgan/gan/run.py", "import huggingface_hub"),
         ("eftgan/files.py", "from eftgan.adapters import add_task"),
         ("data_prep/cats.py", "from eftgan.training import trainer"),
         ("eftgan/data/lmdb.py", "import data_prep.writer"),

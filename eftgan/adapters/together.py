@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -21,6 +21,7 @@ from eftgan.errors import UserError
 # Tasks times inputs stand in one batch. Beyond some samples that saves nothing more, and results leave the cache
 # (docs/benchmarks.md): a rule, so that results never depend on timing.
 SAMPLES_AT_ONCE = 32
+AnyStack = TypeVar("AnyStack", bound=nn.Module)
 
 
 class Together(nn.Module):
@@ -33,29 +34,10 @@ class Together(nn.Module):
 
     def __init__(self, model: nn.Module, tasks: Sequence[str]) -> None:
         super().__init__()
-        if not tasks:
-            raise UserError("no tasks to run together; name one at least")
-        network, registry = unwrap(model), registry_of(model)
-        rows, banks = [registry.row(task) for task in tasks], dict(named_banks(network))
-        with using_task(network, None):
-            graph = trace(network)
         self.tasks = list(tasks)
         self.batch = Portions()
-        modules = {name: [_module(bank, row) for row in rows] for name, bank in banks.items()}
-        folded = _fold_norms(network, graph, banks, modules)
-        # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
-        stacks: dict[str, Stack] = {}
-        memo = without_hypernetwork(network)
-        for name, bank in reversed(banks.items()):  # a bank inside another one first
-            if name not in folded:
-                stacks[name] = Stack(bank, modules[name], self.batch, memo)
-            memo[id(bank)] = stacks.get(name, nn.Identity())
+        self.network, stacks, graph = side_by_side(model, tasks, partial(Stack, batch=self.batch))
         self.batch.entry = stacks.get(_only_reader_of_input(graph))
-        pairs = [pair for pair in upsampling_pairs(network, graph) if _is_shared(pair[1], banks)]
-        side_by_side = copy.deepcopy(network, dict(memo)).eval()
-        fuse_pairs(side_by_side, pairs)
-        unfuse_upsampling(side_by_side)
-        self.network = fast_layout(side_by_side)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> list[Any]:
@@ -96,6 +78,39 @@ class Together(nn.Module):
         return output if self.batch.widths is None else output[:, : self.batch.widths[task]]
 
 
+def side_by_side(
+    model: nn.Module,
+    tasks: Sequence[str],
+    make_stack: "Callable[[TaskBank, list[nn.Module], Mapping[int, nn.Module]], AnyStack]",
+) -> tuple[nn.Module, dict[str, AnyStack], fx.Graph | None]:
+    """A copy of the network for inference with a stack of some tasks' modules in the place of every bank.
+
+    Returned with it are the stacks by name, and the graph of the network without tasks, where it can be traced.
+    make_stack: from a bank, the tasks' modules there (BatchNorm folded in where it can be), and by the ids of banks
+    what stands for those inside it.
+    """
+    if not tasks:
+        raise UserError("no tasks to run together; name one at least")
+    network, registry = unwrap(model), registry_of(model)
+    rows, banks = [registry.row(task) for task in tasks], dict(named_banks(network))
+    with using_task(network, None):
+        graph = trace(network)
+    modules = {name: [_module(bank, row) for row in rows] for name, bank in banks.items()}
+    folded = _fold_norms(network, graph, banks, modules)
+    # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
+    stacks: dict[str, AnyStack] = {}
+    memo = without_hypernetwork(network)
+    for name, bank in reversed(banks.items()):  # a bank inside another one first
+        if name not in folded:
+            stacks[name] = make_stack(bank, modules[name], memo)
+        memo[id(bank)] = stacks.get(name, nn.Identity())
+    pairs = [pair for pair in upsampling_pairs(network, graph) if _is_shared(pair[1], banks)]
+    copied = copy.deepcopy(network, dict(memo)).eval()
+    fuse_pairs(copied, pairs)
+    unfuse_upsampling(copied)
+    return fast_layout(copied), stacks, graph
+
+
 class Portions:
     """How the batch that is running is divided: known to all stacks of a network."""
 
@@ -114,11 +129,11 @@ class Stack(nn.Module):
     """
 
     def __init__(
-        self, bank: TaskBank, tasks: list[nn.Module], batch: Portions, stacks: Mapping[int, nn.Module]
+        self, bank: TaskBank, tasks: list[nn.Module], stacks: Mapping[int, nn.Module], batch: Portions
     ) -> None:
         super().__init__()
         self.mode: Mode = bank.mode
-        self.layer = None if self.mode in ("weight", "replace") else copy.deepcopy(bank.layer, dict(stacks))
+        self.layer = shared_layer(bank, stacks)
         self.tasks, self.batch = nn.ModuleList(tasks), batch
         self.width: int | None = None  # of heads that differ in size: all are filled up with -inf to the widest
         if bank.part == "heads":
@@ -129,21 +144,28 @@ class Stack(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         shared = x if self.layer is None else self.layer(x)
         portions = zip(self.batch.tasks, self._split(shared), self._split(x), strict=True)
-        answers = [self._answer(self.tasks[task], y, own_x) for task, y, own_x in portions]
+        answers = [answer(self.mode, self.tasks[task], y, own_x) for task, y, own_x in portions]
         if self.width is not None:
             behind = [0, 0] * (answers[0].dim() - 2)  # F.pad counts axes from the last, classes stand on axis 1
             answers = [F.pad(each, [*behind, 0, self.width - each.shape[1]], value=-torch.inf) for each in answers]
         return torch.cat(answers)
 
-    def _answer(self, task: nn.Module, y: Tensor, x: Tensor) -> Tensor:
-        if self.mode == "parallel":
-            return y + task(x)
-        return task(y, x) if self.mode == "both" else task(y)
-
     def _split(self, tensor: Tensor) -> Sequence[Tensor]:
         if self.batch.once and self.batch.entry is self:
             return [tensor] * len(self.batch.tasks)
         return tensor.split(self.batch.sizes)
+
+
+def shared_layer(bank: TaskBank, stacks: Mapping[int, nn.Module]) -> nn.Module | None:
+    """A copy of a bank's layer, none where tasks have all of it for themselves; `stacks`: for banks inside it."""
+    return None if bank.mode in ("weight", "replace") else copy.deepcopy(bank.layer, dict(stacks))
+
+
+def answer(mode: Mode, task: Callable[..., Tensor], y: Tensor, x: Tensor) -> Tensor:
+    """What a task makes of the shared layer's output y (where it has none: of its input) and of its input x."""
+    if mode == "parallel":
+        return y + task(x)
+    return task(y, x) if mode == "both" else task(y)
 
 
 def _module(bank: TaskBank, row: Row) -> nn.Module:

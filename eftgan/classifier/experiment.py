@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import Doc
 
 from eftgan.classifier.selection import Schedule, SeenImages
-from eftgan.config import Choice, Count, Share
+from eftgan.config import Choice, Count, Local, Share
 from eftgan.data.labelled import open_labelled
 from eftgan.data.pixels import Pixels
 from eftgan.data.sequences import recorded_path
@@ -31,6 +31,7 @@ class SourceConfig:
     name: Annotated[str, Doc("NAME/TASKS, e.g. CIFAR-100/10: its classes in 10 tasks; NAME alone: one task of all")]
     data: Annotated[
         str,
+        Local(portable=r"shapes:\w+"),
         Doc(
             "a folder, .zip, .tar or .tar.gz of CLASS/IMAGE, or of train/CLASS/IMAGE and test/CLASS/IMAGE (or val/); "
             "a folder of train.lmdb and test.lmdb (python -m data_prep), torchvision:NAME:FOLDER, or shapes:CLASSES"
@@ -47,7 +48,11 @@ class SourceConfig:
 class AuxiliaryConfig:
     """Images for methods that learn from unlabelled ones; their classes should not be those of the tasks."""
 
-    data: Annotated[str, Doc("labelled images as for sources; the training part is used, without its labels")]
+    data: Annotated[
+        str,
+        Local(portable=r"shapes:\w+"),
+        Doc("labelled images as for sources; the training part is used, without its labels"),
+    ]
     limit: Annotated[Count | None, Doc("use that many images, evenly over their classes")] = None
 
 
@@ -56,7 +61,9 @@ class NetworkConfig:
     """The classifier."""
 
     name: Annotated[str, Doc("resnet18, resnet18_third, vgg16_bn, ..., or torchvision:NAME")] = "resnet18"
-    weights: Annotated[str | None, Doc("to start from: a file, or a published name such as DEFAULT")] = None
+    weights: Annotated[
+        str | None, Local(portable="[A-Z0-9_]+"), Doc("to start from: a file, or a published name such as DEFAULT")
+    ] = None
     size: Annotated[Count, Doc("side of the images in pixels")] = 32
 
 
@@ -96,7 +103,7 @@ class ClassifierExperiment(Experiment):
     noun: ClassVar[str] = "classifier"
 
     sources: Annotated[list[SourceConfig], Doc("where the classes come from, in order")]
-    out: Annotated[str, Doc("the run's folder; an unfinished run there is continued")] = "runs/classifier"
+    out: Annotated[str, Local(), Doc("the run's folder; an unfinished run there is continued")] = "runs/classifier"
     shuffle_classes: Annotated[bool, Doc("deal the classes out in an order drawn by the seed")] = True
     limit: Annotated[Count | None, Doc("use that many images of every source's train and test part")] = None
     network: Annotated[NetworkConfig, Doc("the classifier")] = field(default_factory=NetworkConfig)

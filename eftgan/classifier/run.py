@@ -3,6 +3,7 @@
 import functools
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from torch import Tensor, nn
 
@@ -24,6 +25,8 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
     """A run of classifier training."""
 
     experiment_type = ClassifierExperiment
+    pipeline = "image-classification"
+    tags = ("image-classification",)
 
     @property
     def classes(self) -> dict[str, list[str]]:
@@ -35,13 +38,16 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
         """The tasks with their images and class names."""
         return open_classes(self.experiment)
 
-    def classifier(self, after: int) -> nn.Module:
-        """The classifier as it was when task number `after` (from 0) was trained, in eval mode."""
+    def classifier(self, after: int, tasks: Sequence[str] | None = None) -> nn.Module:
+        """The classifier as it was when task number `after` (from 0) was trained, in eval mode.
+
+        tasks: those that it is wanted for (all that were seen by then); of frozen shared weights, no others are read.
+        """
         network = build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
-        indices: Sequence[int] = [after]
-        if self.folder.shared.exists():
+        indices = [after]
+        if self.keeps_tasks:
             read_shared(self.folder, {CLASSIFIER: network})
-            indices = range(after + 1)
+            indices = self.needed(tasks or self.tasks[: after + 1])
         for index in indices:
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network, self.experiment.method)
         return network.eval()
@@ -52,8 +58,8 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
 
     def asker(self, task: str | None = None) -> Callable[[Tensor], Answer]:
         """What classifies one image after another, with the network built once."""
-        names = self.trained if task is None else [self.trained[self.index(task)]]
-        network = self.classifier(len(self.trained) - 1)
+        names = self.present if task is None else [self.trained[self.index(task)]]
+        network = self.classifier(len(self.trained) - 1, names)
         joined = shares_features(network, names)
 
         def classify(image: Tensor) -> Answer:
@@ -64,6 +70,18 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
             return names[found], ranked
 
         return classify
+
+    def export(self, task: str, out: Path) -> list[str]:
+        from eftgan.classifier.export import export_classifier
+
+        return export_classifier(self, task, out)
+
+    def example(self, task: str) -> list[str]:
+        size = self.experiment.network.size
+        return [f"task, ranked = run.classify(image)  # uint8 (3, {size}, {size}); classes with their probabilities"]
+
+    def command(self, task: str) -> str:
+        return "eftgan classify hf:{name} --image photo.jpg"
 
     def describe_network(self) -> str:
         return f"{self.experiment.network.name}, {self.experiment.network.size} pixels"

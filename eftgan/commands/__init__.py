@@ -23,6 +23,7 @@ VERBS: dict[str, str] = {
     "report": "report",
     "info": "info",
     "export": "export",
+    "push": "push",
     "classify": "classify",
     "growth": "growth",
 }

@@ -26,7 +26,7 @@ COLUMNS = ("image", "task", "class", "probability", "unreadable")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", metavar="RUN", help="a run's folder or hf:USER/NAME")
     what = "an image, several, or a folder, .zip, .tar or .tar.gz of them"
     parser.add_argument("--image", type=Path, required=True, nargs="+", metavar="IMAGE", help=what)
     parser.add_argument("--task", help="a task's name or number (default: inferred by the least entropy)")
@@ -38,8 +38,10 @@ def run(args: argparse.Namespace) -> None:
     """Print the most probable classes of one image, or a line for each of several and how many there are of each."""
     from eftgan.kinds import open_run
 
-    saved = cast("ClassifierRun", open_run(args.run, "classifier"))
-    saved.index(args.task or 1)
+    saved = cast("ClassifierRun", open_run(args.run, "classifier", args.task))
+    saved.require_trained()
+    if args.task:
+        saved.index(args.task)
     images = [image for path in args.image for image in find_images(path)]
     if len(images) > 1 or args.image[0] != images[0].path:
         rows = list(_classify_many(saved, images, args.task))

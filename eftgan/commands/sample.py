@@ -15,11 +15,12 @@ EXAMPLES = """\
 eftgan sample runs/shapes --task discs --n 64 --seed 7 --out grid.png
 eftgan sample runs/shapes --task all --out all.png          one row per task
 eftgan sample runs/shapes --task 2 --after 4                task 2 as it was after task 4
-eftgan sample runs/shapes --task discs --n 500 --images discs/"""
+eftgan sample runs/shapes --task discs --n 500 --images discs/
+eftgan sample hf:USER/NAME --task discs                     a run on the Hub: only what this task needs is fetched"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, help="a run folder, or one with only config.yaml, shared and task files")
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or what was kept or fetched of it; or hf:USER/NAME")
     parser.add_argument("--task", default="all", help="a task's name or number, or all: one row per task")
     parser.add_argument("--n", type=int, default=None, help="how many images (64; with all: 8 per task)")
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same images on one device")
@@ -39,10 +40,13 @@ def run(args: argparse.Namespace) -> None:
     from eftgan.data.grid import save_grid, save_png
     from eftgan.kinds import open_run
 
-    saved = cast("GanRun", open_run(args.run, "gan"))
+    saved = cast("GanRun", open_run(args.run, "gan", task=None if everything else args.task))
+    saved.require_trained()
     after = saved.index(args.after) if args.after else len(saved.trained) - 1
-    tasks = saved.trained[: after + 1] if everything else [saved.trained[saved.index(args.task)]]
-    generator = saved.generator(after)
+    tasks = _seen(saved, after) if everything else [saved.trained[saved.index(args.task)]]
+    if tasks[-1] not in saved.trained[: after + 1]:
+        raise UserError(f"--task {args.task}: not learned yet after {saved.trained[after]}; leave --after out")
+    generator = saved.generator(after, tasks)
     drawn = {task: saved.sample(task, count, args.seed, generator, args.truncation) for task in tasks}
     if args.images:
         for task, images in drawn.items():
@@ -54,6 +58,14 @@ def run(args: argparse.Namespace) -> None:
         columns = count if everything else min(8, count)
         save_grid(torch.cat(list(drawn.values())), out, columns)
         print(f"{out}: {', '.join(tasks)} after {saved.trained[after]}, seed {args.seed}")
+
+
+def _seen(saved: "GanRun", after: int) -> list[str]:
+    """The tasks learned by then whose files are here; one line names the others."""
+    seen, present = saved.trained[: after + 1], set(saved.present)
+    if absent := [task for task in seen if task not in present]:
+        print(f"without {', '.join(absent)}: their files are not in {saved.folder.path}")
+    return [task for task in seen if task in present]
 
 
 def _check(count: int, truncation: float | None, out: Path | None) -> None:

@@ -1,12 +1,13 @@
 """Many small images as one picture."""
 
+import io
 import os
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from eftgan.files import atomic_path
+from eftgan.files import write_bytes
 
 
 def tile(images: Tensor, columns: int, gap: int = 2) -> Tensor:
@@ -21,10 +22,16 @@ def tile(images: Tensor, columns: int, gap: int = 2) -> Tensor:
     return canvas
 
 
+def png(picture: Tensor) -> bytes:
+    """A (3, H, W) uint8 picture as the content of a PNG file."""
+    buffer = io.BytesIO()
+    Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy()).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 def save_png(picture: Tensor, path: str | os.PathLike) -> None:
     """Write a (3, H, W) uint8 picture atomically."""
-    with atomic_path(path) as temporary:
-        Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy()).save(temporary, "PNG")
+    write_bytes(path, png(picture))
 
 
 def save_grid(images: Tensor, path: str | os.PathLike, columns: int = 8) -> None:

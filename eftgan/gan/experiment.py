@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import Doc
 
-from eftgan.config import Choice, Count, NonNegative, Positive, Share
+from eftgan.config import Choice, Count, Local, NonNegative, Positive, Share
 from eftgan.data.collection import ImageCollection, Selection, held_out
 from eftgan.data.sequences import check_sequence, open_images, recorded_path
 from eftgan.data.streams import stream
@@ -26,7 +26,11 @@ class TaskConfig:
     """One collection of the sequence."""
 
     name: Annotated[str, Doc("letters, digits, _ and -")]
-    data: Annotated[str, Doc("a folder, .zip, .tar or .tar.gz of images, an LMDB, or shapes:<kind> for built-in ones")]
+    data: Annotated[
+        str,
+        Local(portable=r"shapes:\w+"),
+        Doc("a folder, .zip, .tar or .tar.gz of images, an LMDB, or shapes:<kind> for built-in ones"),
+    ]
     limit: Annotated[Count | None, Doc("use that many images")] = None
     steps: Annotated[Count | None, Doc("in place of training.steps")] = None
     epochs: Annotated[Positive | None, Doc("in place of training.epochs")] = None
@@ -89,12 +93,13 @@ class GanExperiment(Experiment):
     noun: ClassVar[str] = "image generator"
 
     tasks: Annotated[list[TaskConfig], Doc("the sequence, in order")]
-    out: Annotated[str, Doc("the run's folder; an unfinished run there is continued")] = "runs/gan"
+    out: Annotated[str, Local(), Doc("the run's folder; an unfinished run there is continued")] = "runs/gan"
     network: Annotated[GanFamily, Choice(GANS, "stackgan"), Doc("the family and its shape")] = field(
         default_factory=StackGan
     )
     base_weights: Annotated[
         str | dict[str, str] | None,
+        Local(),
         Doc("method.base=pretrained: a run's folder, a checkpoint of the generator, or one per role"),
     ] = None
     method: Annotated[Method, Choice(METHODS, "eft", _for_gans), Doc("the continual-learning method")] = field(

@@ -1,4 +1,4 @@
-"""One task's generator as a plain PyTorch program, without any of this package's classes."""
+"""A task's generator, or all of them, as a program without any of this package's classes."""
 
 import dataclasses
 import json
@@ -7,17 +7,18 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import AdapterConfig, add_task, insert_adapters, merge_task
+from eftgan.adapters import AdapterConfig, add_task, inference_network, insert_adapters, merge_task
+from eftgan.adapters.by_number import ByNumber
 from eftgan.config import build, plain
 from eftgan.errors import UserError
-from eftgan.files import atomic_path
+from eftgan.export.program import EVERY_TASK, task_program
 from eftgan.gan.run import GanRun
 from eftgan.models.gans import GANS
 from eftgan.names import GENERATOR
 from eftgan.tensors import read_tensors, write_tensors
 from eftgan.training.experiment import Adapters
 
-FORMAT = "eftgan-merged-1"
+FORMAT, TENSORS = "eftgan-merged-1", ".safetensors"
 
 
 class FinestImage(nn.Module):
@@ -27,39 +28,46 @@ class FinestImage(nn.Module):
         super().__init__()
         self.generator = generator
 
-    def forward(self, z: Tensor) -> Tensor:
-        return self.generator(z)[-1]
+    def forward(self, z: Tensor, task: Tensor | None = None) -> Tensor:
+        return (self.generator(z) if task is None else self.generator(z, task))[-1]
 
 
 def export_generator(run: GanRun, task: str, out: Path) -> list[str]:
-    """Write NAME.pt2 or NAME.safetensors; returns the lines that tell how to load it."""
-    merged = merge_task(run.generator(len(run.trained) - 1, [task]), task)
+    """Write NAME.pt2, NAME.onnx or NAME.safetensors; returns the lines that tell how to use it.
+
+    task: a name, or all (a program alone): the number of the task is an input then.
+    """
     z_dim = run.experiment.network.z_dim
-    if out.suffix == ".pt2":
-        batch = torch.export.Dim("batch", min=1)
-        program = torch.export.export(FinestImage(merged), (torch.zeros(2, z_dim),), dynamic_shapes=({0: batch},))
-        with atomic_path(out) as temporary:
-            # torch.export.save asks for its own file ending
-            whole = temporary.with_suffix(".pt2")
-            torch.export.save(program, whole)
-            whole.replace(temporary)
-        return [
-            f"{out}: noise (B, {z_dim}) -> {task} images (B, 3, S, S) in [-1, 1]. Load it with torch alone:",
-            "  import torch",
-            f'  generate = torch.export.load("{out}").module()',
-            f"  images = generate(torch.randn(16, {z_dim}))",
-        ]
     if out.suffix == ".safetensors":
-        banks = run.experiment.method.banks(GENERATOR, run.experiment.adapters.config())
-        config = {"network": plain(run.experiment.network), "banks": dataclasses.asdict(banks)}
-        write_tensors(out, merged.state_dict(), {"format": FORMAT, "task": task, "config": json.dumps(config)})
-        return [
-            f"{out}: tensors of the merged {task} generator. Load it with:",
-            "  from eftgan import load_generator",
-            f'  generator = load_generator("{out}")',
-            f"  images = generator(torch.randn(16, {z_dim}))[-1]",
-        ]
-    raise UserError(f"--out {out}: name it NAME.pt2 (a whole program) or NAME.safetensors (tensors)")
+        if task == EVERY_TASK:
+            raise UserError(
+                f"--task all --out {out}: tensors are of one task; name NAME.onnx or NAME.pt2 for a program"
+            )
+        return _write_merged(run, task, out)
+    tasks = run.present if task == EVERY_TASK else [task]
+    generator = run.generator(len(run.trained) - 1, tasks)
+    network = ByNumber(generator, tasks) if task == EVERY_TASK else inference_network(generator, task)
+    program = task_program(
+        FinestImage(network), {"z": torch.zeros(2, z_dim)}, "images", run.origin(tasks), numbered=task == EVERY_TASK
+    )
+    program.write(out)
+    return [
+        f"{out}: noise (B, {z_dim}) -> {', '.join(tasks)} images (B, 3, S, S) in [-1, 1]. Use it with:",
+        *program.usage(out, {"z": f"torch.randn(16, {z_dim})"}),
+    ]
+
+
+def _write_merged(run: GanRun, task: str, out: Path) -> list[str]:
+    merged = merge_task(run.generator(len(run.trained) - 1, [task]), task)
+    banks = run.experiment.method.banks(GENERATOR, run.experiment.adapters.config())
+    config = {"network": plain(run.experiment.network), "banks": dataclasses.asdict(banks)}
+    write_tensors(out, merged.state_dict(), {"format": FORMAT, "task": task, "config": json.dumps(config)})
+    return [
+        f"{out}: tensors of the merged {task} generator. Load it with:",
+        "  from eftgan import load_generator",
+        f'  generator = load_generator("{out}")',
+        f"  images = generator(torch.randn(16, {run.experiment.network.z_dim}))[-1]",
+    ]
 
 
 def load_generator(path: str | Path) -> nn.Module:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from eftgan.adapters import inference_network
 from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
-from eftgan.data.grid import save_grid
+from eftgan.data.grid import png, save_grid, tile
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.gan.experiment import GanExperiment, open_task_images
@@ -18,9 +18,11 @@ from eftgan.gan.networks import build_generator
 from eftgan.gan.sampling import GRID_IMAGES, fixed_noise, generate
 from eftgan.names import GENERATOR
 from eftgan.reports.lines import final_lines
+from eftgan.reports.results import shown_of
 from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.run import SavedRun
 
+CARD_COLUMNS = 8  # images of a task in the picture of a model card
 QUICK = 500  # images for a first impression
 
 
@@ -28,6 +30,8 @@ class GanRun(SavedRun[GanExperiment]):
     """A run of GAN training."""
 
     experiment_type = GanExperiment
+    pipeline = "unconditional-image-generation"
+    tags = ("gan",)
     _newest: tuple[object, nn.Module] | None = None  # the generator built last, and of which tasks and files
 
     def generator(self, after: int, tasks: Sequence[str] | None = None) -> nn.Module:
@@ -50,11 +54,7 @@ class GanRun(SavedRun[GanExperiment]):
 
     def _wanted(self, after: int, tasks: Sequence[str] | None) -> list[int]:
         """The tasks that the generator is to have, by their places."""
-        seen = self.tasks[: after + 1]
-        if not self.folder.shared.exists():
-            return [after]
-        wanted = {seen.index(task) for task in tasks or seen}
-        return list(range(max(wanted) + 1)) if self.experiment.method.chained else sorted(wanted)
+        return self.needed(tasks or self.tasks[: after + 1]) if self.keeps_tasks else [after]
 
     def _build(self, tasks: Sequence[tuple[int, str]]) -> nn.Module:
         generator = build_generator(self.experiment)
@@ -64,8 +64,20 @@ class GanRun(SavedRun[GanExperiment]):
             read_task(self.folder, index, name, GENERATOR, generator, self.experiment.method)
         return generator.eval()
 
-    def sample(self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None) -> Tensor:
-        """`count` finest images of a task (uint8), the same for the same seed."""
+    def sample(
+        self,
+        task: str,
+        count: int,
+        seed: int = 0,
+        generator: nn.Module | None = None,
+        truncation: float | None = None,
+    ) -> Tensor:
+        """`count` finest images of a task (uint8), the same for the same seed.
+
+        generator: of this run, with the task; where many tasks are drawn, one for all of them saves time.
+        """
+        if generator is None:
+            generator = self.generator(len(self.trained) - 1, [self.tasks[self.index(task)]])
         z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
         if truncation is not None:
             z = truncated(z, truncation)
@@ -115,6 +127,25 @@ class GanRun(SavedRun[GanExperiment]):
             f"  {evaluate}    # FID by Inception, in minutes; more images take longer and say more",
             f"  eftgan info {path}",
         ])  # fmt: skip
+
+    def export(self, task: str, out: Path) -> list[str]:
+        from eftgan.gan.export import export_generator
+
+        return export_generator(self, task, out)
+
+    def example(self, task: str) -> list[str]:
+        size = self.experiment.network.sizes[-1]
+        return [f'images = run.sample("{task}", 16, seed=0)  # uint8 (16, 3, {size}, {size})']
+
+    def command(self, task: str) -> str:
+        return f"eftgan sample hf:{{name}} --task {task} --n 64"
+
+    def picture(self) -> bytes:
+        """One row of samples per task; of many tasks, some evenly spaced."""
+        tasks = [self.present[place] for place in shown_of(len(self.present))]
+        generator = self.generator(len(self.trained) - 1, tasks)
+        drawn = [self.sample(task, CARD_COLUMNS, 0, generator) for task in tasks]
+        return png(tile(torch.cat(drawn), CARD_COLUMNS))
 
     def describe_network(self) -> str:
         return self.experiment.network.describe()

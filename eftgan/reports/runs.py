@@ -47,10 +47,10 @@ def load_runs(folders: list[Path]) -> list[Run]:
     if not folders:
         raise UserError("no runs to report on; give at least one run folder")
     once = {Path(folder).resolve(): Path(folder) for folder in folders}
-    return [run for folder in once.values() for run in load_run(folder)]
+    return [run for folder in once.values() for run in read_run(folder)]
 
 
-def load_run(path: Path) -> list[Run]:
+def read_run(path: Path) -> list[Run]:
     """The runs in one folder: usually one, more if its score lines are of several methods or seeds."""
     if not path.is_dir():
         raise UserError(f"no run folder {path}; give the folder that training wrote")

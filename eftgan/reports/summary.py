@@ -45,13 +45,19 @@ def settings_of(study: Study) -> list[Metric]:
 
 
 def caution(study: Study) -> str | None:
-    """A warning where the main metric is only a stand-in for FID."""
+    """A warning where the main metric is only a stand-in for FID, and what to do about it."""
+    command = shlex.join(["eftgan", "evaluate", str(study.runs[0].folder.path)])
+    warning = stand_in(study)
+    return warning and f"{warning} For FID run: {command}"
+
+
+def stand_in(study: Study) -> str | None:
+    """The warning alone."""
     if study.main is None or study.main.features != "random":
         return None
-    command = shlex.join(["eftgan", "evaluate", str(study.runs[0].folder.path)])
     return (
         f"{study.main.name} is a quick stand-in over a fixed random network. It is not FID and cannot be compared with "
-        f"published figures. For FID run: {command}"
+        "published figures."
     )
 
 

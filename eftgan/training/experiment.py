@@ -16,7 +16,7 @@ from typing_extensions import Doc
 from eftgan import __version__
 from eftgan.adapters import AdapterConfig
 from eftgan.adapters.insert import layer_names
-from eftgan.config import FREE_KEYS, Count, Seed, dump, keys_of_other_kinds, load, plain
+from eftgan.config import FREE_KEYS, Count, Local, Seed, dump, keys_of_other_kinds, load, plain
 from eftgan.errors import UserError
 from eftgan.files import write_json, write_text
 from eftgan.methods import Eft, Method
@@ -103,7 +103,7 @@ class Experiment:
     kind: ClassVar[str]  # its key in KINDS
     noun: ClassVar[str]  # what people call what is trained
 
-    out: Annotated[str, Doc("the run's folder; an unfinished run there is continued")] = "runs/run"
+    out: Annotated[str, Local(), Doc("the run's folder; an unfinished run there is continued")] = "runs/run"
     seed: Annotated[Seed, Doc("fixes weights, order of data and noise")] = 0
     adapters: Annotated[Adapters, Doc("the task-specific transformations")] = field(default_factory=Adapters)
     method: Annotated[Method, Doc("the continual-learning method")] = field(default_factory=Eft)
@@ -114,7 +114,9 @@ class Experiment:
         Field(ge=0, lt=1),
         Doc("share of each task's training images that is not trained on; scores are then measured on it"),
     ] = 0.0
-    start: Annotated[str | None, Doc("a one-task run whose first task is taken over instead of trained")] = None
+    start: Annotated[
+        str | None, Local(blank=None), Doc("a one-task run whose first task is taken over instead of trained")
+    ] = None
     title: Annotated[str | None, Doc("what reports call this run (default: the method's name)")] = None
 
     def __post_init__(self) -> None:
