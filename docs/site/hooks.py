@@ -1,0 +1,78 @@
+"""What mkdocs calls: pages that are made at build time, the order of pages, and links that lead out of docs/."""
+
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+import links  # noqa: E402
+import reference  # noqa: E402
+import source  # noqa: E402
+
+import eftgan  # noqa: E402
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    config.extra["version_text"] = eftgan.__version__
+    config.nav = expand_nav(config.nav or [], sorted(page.as_posix() for page in written_pages(config)))
+    return config
+
+
+def written_pages(config: MkDocsConfig) -> list[Path]:
+    """Pages that lie in docs/."""
+    docs = Path(config.docs_dir)
+    return [path.relative_to(docs) for path in docs.rglob("*.md") if HERE not in path.parents]
+
+
+def expand_nav(nav: list[Any], pages: list[str]) -> list[Any]:
+    """The order of pages with every pattern (results/*.md) in it replaced by the pages that are named nowhere else."""
+    named = set(_entries(nav))
+
+    def expanded(entries: list[Any]) -> list[Any]:
+        result: list[Any] = []
+        for entry in entries:
+            if isinstance(entry, dict):
+                ((title, below),) = entry.items()
+                result.append({title: expanded(below) if isinstance(below, list) else below})
+            elif "*" in entry:
+                depth = entry.count("/")
+                result += [
+                    page for page in pages if fnmatch(page, entry) and page.count("/") == depth and page not in named
+                ]
+            else:
+                result.append(entry)
+        return result
+
+    return expanded(nav)
+
+
+def _entries(nav: list[Any]) -> list[str]:
+    flat: list[str] = []
+    for entry in nav:
+        below = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        flat += _entries(below) if isinstance(below, list) else [below]
+    return flat
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    made = {page: (links.ROOT / file).read_text(encoding="utf-8") for file, page in links.PAGES.items()}
+    for page, text in {**made, **reference.pages()}.items():
+        files.append(File.generated(config, page, content=text))
+    shown = {
+        path for file in files.documentation_pages() for path in links.shown_files(file.content_string, file.src_uri)
+    }
+    for path, text in source.pages(shown).items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    uri = page.file.src_uri
+    return markdown if uri.startswith((links.SOURCE, "reference/")) else links.rewrite(markdown, uri)
