@@ -1,5 +1,6 @@
 """What mkdocs calls: pages that are made at build time, the order of pages, and links that lead out of docs/."""
 
+import re
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
@@ -17,6 +18,8 @@ import reference  # noqa: E402
 import source  # noqa: E402
 
 import eftgan  # noqa: E402
+
+_CODE = re.compile(r"(<code>)([^<]{12,})(</code>)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -75,4 +78,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     uri = page.file.src_uri
+    if uri == "index.md":
+        page.meta["hide"] = ["navigation"]  # beside the front page it would only say "Home"
     return markdown if uri.startswith((links.SOURCE, "reference/")) else links.rewrite(markdown, uri)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Long names in the cells of tables may break behind their parts, so that a table is not as wide as its names."""
+    return re.sub(r"<td.*?</td>", lambda cell: _CODE.sub(_breakable, cell[0]), html, flags=re.DOTALL)
+
+
+def _breakable(code: re.Match[str]) -> str:
+    return code[1] + re.sub(r"(?<=[A-Za-z0-9])([_./])", r"\1<wbr>", code[2]) + code[3]

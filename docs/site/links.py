@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = "docs/"
+MACHINERY = "docs/site/"  # no pages
 SOURCE = "source/"  # on the site: pages that show files
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 
@@ -32,7 +33,7 @@ def site_page(path: str) -> str:
     """The page or picture of the site for a file or folder of the repository."""
     if path in PAGES:
         return PAGES[path]
-    if path.startswith(DOCS):
+    if path.startswith(DOCS) and not path.startswith(MACHINERY):
         inside = path.removeprefix(DOCS)
         if not (ROOT / path).is_dir():
             return inside

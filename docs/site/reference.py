@@ -38,7 +38,8 @@ def pages() -> dict[str, str]:
 
 def config_page(kind: str) -> str:
     """Every key of a kind's config, and the configs that come with the package."""
-    keys = list(describe(load_kind(kind).experiment_type))
+    trained = load_kind(kind)
+    keys = sorted(describe(trained.experiment_type), key=lambda key: not key[0].startswith(trained.sequence_key))
     meanings = {path: doc for path, _, doc in keys}
     sections = {_parent(path) for path in meanings}
     text = [

@@ -18,7 +18,12 @@ from eftgan.tensors import tensors_digest
 
 
 def task_state(model: nn.Module, name: str) -> dict[str, Tensor]:
-    """Just tau_t: the tensors of one task, named by layer."""
+    """Just tau_t: the tensors of one task, named by layer; not copies.
+
+    Args:
+        model: A network with adapters.
+        name: The task.
+    """
     row = registry_of(model).row(name)
     return {
         f"{bank_name}.{key}": tensor
@@ -36,7 +41,12 @@ def shared_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_shared(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Put theta back; the tensors must be exactly those of `shared_state`."""
+    """Put theta back.
+
+    Args:
+        model: A network with adapters.
+        state: Exactly the tensors of `shared_state`.
+    """
     _check_tensors("the shared weights", shared_state(model), state)
     unwrap(model).load_state_dict(state, strict=False)
 

@@ -145,6 +145,10 @@ def remove_task(model: nn.Module, name: str) -> None:
     """Take a task out of the model, with all modules that no other task uses.
 
     If it was active, the base network alone is active afterwards.
+
+    Args:
+        model: A network with adapters.
+        name: The task.
     """
     registry = registry_of(model)
     row, banks = registry.row(name), named_banks(model)
@@ -178,6 +182,10 @@ def select_task(model: nn.Module, name: str | tuple[str, ...] | None) -> None:
 @contextlib.contextmanager
 def using_task(model: nn.Module, name: str | tuple[str, ...] | None) -> Iterator[nn.Module]:
     """Select a task for a block; the one selected before comes back, also after an exception.
+
+    Args:
+        model: A network with adapters.
+        name: As for `select_task`.
 
     Examples:
         >>> with torch.no_grad(), using_task(net, "cats"):

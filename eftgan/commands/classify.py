@@ -16,8 +16,8 @@ eftgan classify runs/shapes-classes --image photo.jpg --task 2 --top 1"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--image", type=Path, required=True)
+    parser.add_argument("run", type=Path, help="the folder of a run")
+    parser.add_argument("--image", type=Path, required=True, help="a picture of any size")
     parser.add_argument("--task", help="a task's name or number (default: inferred by the least entropy)")
     parser.add_argument("--top", type=int, default=5, help="how many classes to show")
 

@@ -21,7 +21,7 @@ eftgan evaluate runs/shapes --features random               a quick distance tha
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, help="the folder of a run")
     parser.add_argument("--fid-samples", type=int, default=5000, metavar="N", help="generated images per measurement")
     parser.add_argument(
         "--fid-samples-other",

@@ -14,7 +14,7 @@ eftgan export runs/shapes --task discs --out discs.safetensors"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, help="the folder of a run")
     parser.add_argument("--task", required=True, help="a task's name or number")
     parser.add_argument("--out", type=Path, required=True, help="NAME.pt2 (torch.export) or NAME.safetensors")
 

@@ -9,7 +9,7 @@ eftgan info runs/shapes"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, help="the folder of a run")
 
 
 def run(args: argparse.Namespace) -> None:
