@@ -23,7 +23,7 @@ _CODE = re.compile(r"(<code>)([^<]{12,})(</code>)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    config.extra["version_text"] = eftgan.__version__
+    config.copyright = f"eftgan {eftgan.__version__}, MIT licence"
     config.nav = expand_nav(config.nav or [], sorted(page.as_posix() for page in written_pages(config)))
     return config
 
