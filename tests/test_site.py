@@ -68,6 +68,32 @@ def test_every_file_that_a_page_links_to_is_shown():
     assert "source/tests/methods/test_regularisers.py.md" in pages
 
 
+def test_pages_that_the_order_does_not_name_take_the_place_of_its_patterns():
+    expand = importlib.import_module("navigation").expand
+    nav = [{"Guide": ["guide.md", "*.md"]}, {"Methods": [{"Overview": "methods.md"}, "methods/*.md"]}]
+    pages = ["guide.md", "hub.md", "methods.md", "methods/eft.md", "methods/ewc.md", "results/a.md"]
+    assert expand(nav, pages) == [
+        {"Guide": ["guide.md", "hub.md"]},
+        {"Methods": [{"Overview": "methods.md"}, "methods/eft.md", "methods/ewc.md"]},
+    ]
+
+
+def test_a_built_site_with_broken_links_or_things_from_elsewhere_is_refused(tmp_path):
+    problems = importlib.import_module("check").problems
+    (tmp_path / "style.css").write_text("a { background: url(https://x.org/a.png) }")
+    (tmp_path / "b.html").write_text("<h1 id='top'>B</h1>")
+    page = "<a href='b.html#top'>good</a> <a href='https://x.org'>elsewhere</a> <a href='#here' id='here'>here</a>"
+    (tmp_path / "a.html").write_text(page)
+    assert problems(tmp_path) == ["style.css: loads https://x.org/a.png"]
+    bad = "<a href='b.html#gone'></a><a href='c.html'></a><script src='https://x.org/a.js'></script>"
+    (tmp_path / "a.html").write_text(page + bad)
+    assert problems(tmp_path)[:3] == [
+        "a.html: loads https://x.org/a.js",
+        "a.html: no anchor for b.html#gone",
+        "a.html: no file for c.html",
+    ]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_key_of_a_config_is_explained_once(kind):
     reference = importlib.import_module("reference")

@@ -2,9 +2,7 @@
 
 import re
 import sys
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -14,6 +12,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import links  # noqa: E402
+import navigation  # noqa: E402
 import reference  # noqa: E402
 import source  # noqa: E402
 
@@ -24,7 +23,7 @@ _CODE = re.compile(r"(<code>)([^<]{12,})(</code>)")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.copyright = f"eftgan {eftgan.__version__}, MIT licence"
-    config.nav = expand_nav(config.nav or [], sorted(page.as_posix() for page in written_pages(config)))
+    config.nav = navigation.expand(config.nav or [], sorted(page.as_posix() for page in written_pages(config)))
     return config
 
 
@@ -32,36 +31,6 @@ def written_pages(config: MkDocsConfig) -> list[Path]:
     """Pages that lie in docs/."""
     docs = Path(config.docs_dir)
     return [path.relative_to(docs) for path in docs.rglob("*.md") if HERE not in path.parents]
-
-
-def expand_nav(nav: list[Any], pages: list[str]) -> list[Any]:
-    """The order of pages with every pattern (results/*.md) in it replaced by the pages that are named nowhere else."""
-    named = set(_entries(nav))
-
-    def expanded(entries: list[Any]) -> list[Any]:
-        result: list[Any] = []
-        for entry in entries:
-            if isinstance(entry, dict):
-                ((title, below),) = entry.items()
-                result.append({title: expanded(below) if isinstance(below, list) else below})
-            elif "*" in entry:
-                depth = entry.count("/")
-                result += [
-                    page for page in pages if fnmatch(page, entry) and page.count("/") == depth and page not in named
-                ]
-            else:
-                result.append(entry)
-        return result
-
-    return expanded(nav)
-
-
-def _entries(nav: list[Any]) -> list[str]:
-    flat: list[str] = []
-    for entry in nav:
-        below = next(iter(entry.values())) if isinstance(entry, dict) else entry
-        flat += _entries(below) if isinstance(below, list) else [below]
-    return flat
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
