@@ -18,10 +18,10 @@ _PREVIEW_PX = 96  # for LSUN's own LMDBs, whose images have no common size
 def add_commands(commands: argparse._SubParsersAction) -> None:
     """Add `check` and `info` to the command line."""
     check = commands.add_parser("check", help="verify every entry of an LMDB and its digest")
-    check.add_argument("paths", nargs="+", type=Path, metavar="LMDB")
+    check.add_argument("paths", nargs="+", type=Path, metavar="LMDB", help="sets that data_prep made")
     check.set_defaults(run=run_check)
     info = commands.add_parser("info", help="print an LMDB's meta and write a contact sheet")
-    info.add_argument("paths", nargs="+", type=Path, metavar="LMDB")
+    info.add_argument("paths", nargs="+", type=Path, metavar="LMDB", help="sets that data_prep made")
     info.add_argument("--sheet", type=Path, help="the PNG to write; default: <LMDB>.png beside it")
     info.add_argument("--count", type=int, default=64, help="images on the sheet, evenly spaced over the set")
     info.set_defaults(run=run_info)

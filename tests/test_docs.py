@@ -147,7 +147,7 @@ def test_every_config_name_is_known(path):
 @each_guide
 def test_every_command_and_option_exists(path):
     for line in code_lines(path.read_text()):
-        command = re.match(r"eftgan (\S+)(.*)", line.partition(" # ")[0])
+        command = re.match(r"eftgan (\w\S*)(.*)", line.partition(" # ")[0])
         if command is None:
             continue
         verb, rest = command.groups()

@@ -16,19 +16,38 @@ PARTS: tuple[Part, ...] = ("transforms", "norms", "heads")
 
 @dataclass(frozen=True)
 class AdapterConfig:
-    """Which transformation goes where. Patterns are shell-style and match dotted module names."""
+    """Which transformation goes where. Patterns are shell-style and match dotted names of layers (`layer4.*`).
 
-    a: int = 8  # eft: group size of the 3x3 convolution; 0 leaves it out
-    b: int = 16  # eft: group size of the 1x1 convolution; 0 leaves it out
-    mode: Literal["serial", "parallel"] = "serial"  # eft: after the layer, or beside it
-    bias: bool = True  # whether transforms carry a bias
-    heads: tuple[str, ...] = ()  # layers that are wholly per task, without an adapter
-    exclude: tuple[str, ...] = ()  # convolutions and linear layers that stay shared
-    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)  # eft: pattern -> (a, b) in place of the above
-    parts: tuple[Part, ...] = PARTS  # which parts get banks
-    kind: str = "eft"  # of transform: a name in TRANSFORMS
-    options: dict[str, Option] = field(default_factory=dict)  # what only this kind knows: the fields of its planner
-    gate: str = ""  # behind every adapted layer and its BatchNorm: a name in GATES; empty: none
+    Args:
+        a: EFT: group size of the 3x3 convolution; 0 leaves it out.
+        b: EFT: group size of the 1x1 convolution; 0 leaves it out.
+        mode: EFT: `serial`, behind the layer, or `parallel`, beside it.
+        bias: Whether transforms carry a bias.
+        heads: Patterns of layers that are wholly per task, without a transform.
+        exclude: Patterns of convolutions and linear layers that stay shared.
+        sizes: EFT: pattern -> (a, b) for the layers that match, in place of `a` and `b`.
+        parts: Which parts every task has of its own: some of `transforms`, `norms`, `heads`.
+        kind: Of transform: a name in `eftgan.adapters.TRANSFORMS`.
+        options: What only this kind knows: the fields of its planner.
+        gate: Behind every adapted layer and its BatchNorm: a name in `eftgan.adapters.gates.GATES`; empty: none.
+
+    Examples:
+        >>> config = AdapterConfig(a=8, b=16, heads=("fc",), sizes={"layer4.*": (16, 32)})
+        >>> config.group_sizes("layer1.0.conv1"), config.group_sizes("layer4.0.conv1")
+        ((8, 16), (16, 32))
+    """
+
+    a: int = 8
+    b: int = 16
+    mode: Literal["serial", "parallel"] = "serial"
+    bias: bool = True
+    heads: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    parts: tuple[Part, ...] = PARTS
+    kind: str = "eft"
+    options: dict[str, Option] = field(default_factory=dict)
+    gate: str = ""
 
     def __post_init__(self) -> None:
         if self.mode not in ("serial", "parallel"):

@@ -41,7 +41,27 @@ class Insertion:
 
 
 def insert_adapters(model: nn.Module, config: AdapterConfig | None = None) -> Insertion:
-    """Replace layers of `model` in place by task banks. No task exists yet, so outputs are unchanged."""
+    """Replace layers of `model` in place by task banks. No task exists yet, so outputs are unchanged.
+
+    Layers are found by type: convolutions of one to three axes (transposed ones too), linear layers, normalisations.
+
+    Args:
+        model: Any network; not yet wrapped by DistributedDataParallel, and with the shapes of lazy layers known.
+        config: Which adapters, and where; default: EFT with a8 b16 on every layer, and no heads.
+
+    Returns:
+        Names of the layers that got transforms, normalisation and heads per task, and what stays shared with the
+            reason; `print` shows it.
+
+    Examples:
+        >>> import torchvision
+        >>> from eftgan import AdapterConfig, insert_adapters
+        >>> net = torchvision.models.resnet18(num_classes=10)
+        >>> print(insert_adapters(net, AdapterConfig(a=8, b=16, heads=("fc",))))
+        transforms: 20 layers
+        norms: 20 layers
+        heads: 1 layers
+    """
     config = config or AdapterConfig()
     if any(isinstance(module, TaskBank) for module in model.modules()):
         raise UserError(f"{type(model).__name__} has adapters already")

@@ -22,7 +22,19 @@ from eftgan.adapters.upsampling import fuse_upsampling, unfuse_upsampling
 def merge_task(model: nn.Module, name: str) -> nn.Module:
     """A copy of the network as one task sees it, in eval mode, made of torch's own layers, and gates where it has any.
 
-    Exact up to rounding. Raises NotMergeable where a transform has no such form; `inference_network` does not.
+    Exact up to rounding: BatchNorm is folded into the layer before it, upsampling into the convolution behind it.
+
+    Args:
+        model: A network with adapters; it stays as it is.
+        name: The task.
+
+    Raises:
+        NotMergeable: If a transform has no such form; `inference_network` then keeps the adapters.
+
+    Examples:
+        >>> plain = merge_task(net, "birds")
+        >>> any("Bank" in type(module).__name__ for module in plain.modules())
+        False
     """
     network = unwrap(model)
     # deepcopy takes what stands in its memo for a copy: the banks, with all their tasks, are never copied.
@@ -44,7 +56,12 @@ def mergeable(model: nn.Module, name: str) -> bool:
 
 
 def inference_network(model: nn.Module, name: str) -> nn.Module:
-    """A copy of the network for one task, in eval mode: merged, or, where that cannot be, with this task alone."""
+    """A copy of the network for one task, in eval mode: merged, or, where that cannot be, with this task alone.
+
+    Args:
+        model: A network with adapters; it stays as it is.
+        name: The task.
+    """
     try:
         return merge_task(model, name)
     except NotMergeable:

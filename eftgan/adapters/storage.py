@@ -18,7 +18,12 @@ from eftgan.tensors import tensors_digest
 
 
 def task_state(model: nn.Module, name: str) -> dict[str, Tensor]:
-    """Just tau_t: the tensors of one task, named by layer."""
+    """Just tau_t: the tensors of one task, named by layer; not copies.
+
+    Args:
+        model: A network with adapters.
+        name: The task.
+    """
     row = registry_of(model).row(name)
     return {
         f"{bank_name}.{key}": tensor
@@ -36,13 +41,24 @@ def shared_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_shared(model: nn.Module, state: Mapping[str, Tensor]) -> None:
-    """Put theta back; the tensors must be exactly those of `shared_state`."""
+    """Put theta back.
+
+    Args:
+        model: A network with adapters.
+        state: Exactly the tensors of `shared_state`.
+    """
     _check_tensors("the shared weights", shared_state(model), state)
     unwrap(model).load_state_dict(state, strict=False)
 
 
 def load_task(model: nn.Module, name: str, state: Mapping[str, Tensor]) -> None:
-    """Put tau_t back, as a new task or over the task of that name. Nothing changes unless everything fits."""
+    """Put tau_t back, as a new task or over the task of that name. Nothing changes unless everything fits.
+
+    Args:
+        model: A network with the adapters that the tensors were taken from.
+        name: Of the task to make or to overwrite.
+        state: What `task_state` gave.
+    """
     registry = registry_of(model)
     check_task_name(name)
     if name in registry.rows:
@@ -113,15 +129,38 @@ def describe_adapters(model: nn.Module) -> dict[str, str]:
 
 
 def save_task(model: nn.Module, name: str, path: str | os.PathLike[str]) -> None:
-    """Write one task to a small file that knows which base it belongs to."""
+    """Write one task to a small file that knows which base it belongs to.
+
+    Args:
+        model: A network with adapters.
+        name: The task: its transforms, normalisation and heads are written, nothing shared.
+        path: A `.safetensors` file, written under a temporary name and renamed.
+
+    Examples:
+        >>> save_task(net, "birds", "birds.safetensors")
+        >>> remove_task(net, "birds")
+        >>> load_task_file(net, "birds.safetensors")
+        'birds'
+    """
     states, bases = {NETWORK: task_state(model, name)}, {NETWORK: fingerprint(model)}
     write_task_file(path, name, states, bases, adapters=describe_adapters(model))
 
 
 def load_task_file(model: nn.Module, path: str | os.PathLike[str], name: str | None = None) -> str:
-    """Add the task of a file to the model (under another name, if given) and return its name.
+    """Add the task of a file to the model.
 
     A file of several networks, as GAN training writes them, gives the one whose shared weights are this model's.
+
+    Args:
+        model: A network with the same shared weights and adapters as the one that the task was saved from.
+        path: What `save_task` or training wrote.
+        name: What the task is called here (default: its own name).
+
+    Returns:
+        The task's name.
+
+    Raises:
+        UserError: If the file is damaged, or belongs to other shared weights or adapters, or the name is taken.
     """
     file = read_task_file(path)
     if file.kind == "full":

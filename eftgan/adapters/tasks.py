@@ -14,7 +14,7 @@ from eftgan.names import INITS, check_task_name
 
 
 def task_names(model: nn.Module) -> list[str]:
-    """Names of the model's tasks in the order they were added."""
+    """Names of the model's tasks in the order in which they were added."""
     return list(registry_of(model).rows)
 
 
@@ -32,12 +32,29 @@ def add_task(
     share: Collection[Part] = (),
     head_size: int | None = None,
 ) -> None:
-    """Give the model a further task and select it.
+    """Give the model a further task and select it. Nothing of earlier tasks changes.
 
-    init: where transforms and normalisation start: "previous" (the last task: forward transfer; identity if there
-    is none), "identity" (normalisation as in the first task), "random", or the name of an earlier task. Heads
-    start fresh. share: parts that the task uses together with the previous one instead of owning a copy.
-    head_size: outputs of the new heads (default: as many as the network came with).
+    Args:
+        model: A network with adapters. Add tasks before it is wrapped by DistributedDataParallel.
+        name: Letters, digits, `_` and `-`.
+        init: Where transforms and normalisation start: `previous` (the last task: forward transfer; identity if there
+            is none), `identity` (normalisation as in the first task), `random`, or the name of an earlier task.
+            Heads start fresh.
+        share: Parts (`transforms`, `norms`, `heads`) that the task uses together with the previous one instead of
+            owning a copy.
+        head_size: Outputs of the new heads (default: as many as the network came with).
+
+    Examples:
+        >>> import torch
+        >>> from torch import nn
+        >>> from eftgan import AdapterConfig, add_task, insert_adapters, task_names
+        >>> net = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
+        >>> _ = net(torch.zeros(1, 3, 8, 8))  # lazy layers take their shape
+        >>> _ = insert_adapters(net, AdapterConfig(a=4, b=8, heads=("3",)))
+        >>> add_task(net, "cats")
+        >>> add_task(net, "birds", init="cats", head_size=20)
+        >>> task_names(net)
+        ['cats', 'birds']
     """
     registry = registry_of(model)
     _check_new_task(model, name, init, share, head_size)
@@ -125,7 +142,14 @@ def numbered(model: nn.Module, index: int) -> Iterator[None]:
 
 
 def remove_task(model: nn.Module, name: str) -> None:
-    """Take a task out of the model. If it was active, the base network alone is active afterwards."""
+    """Take a task out of the model, with all modules that no other task uses.
+
+    If it was active, the base network alone is active afterwards.
+
+    Args:
+        model: A network with adapters.
+        name: The task.
+    """
     registry = registry_of(model)
     row, banks = registry.row(name), named_banks(model)
     del registry.rows[name]
@@ -138,7 +162,12 @@ def remove_task(model: nn.Module, name: str) -> None:
 
 
 def select_task(model: nn.Module, name: str | tuple[str, ...] | None) -> None:
-    """Make a task active; None for the base network; a tuple for equal chunks of the batch, one task each."""
+    """Make a task active, until another one is selected; `using_task` does it for a block.
+
+    Args:
+        model: A network with adapters.
+        name: A task; None for the base network; a tuple for equal chunks of the batch, one task each.
+    """
     registry = registry_of(model)
     if name is None:
         registry.active = None
@@ -152,7 +181,18 @@ def select_task(model: nn.Module, name: str | tuple[str, ...] | None) -> None:
 
 @contextlib.contextmanager
 def using_task(model: nn.Module, name: str | tuple[str, ...] | None) -> Iterator[nn.Module]:
-    """Select a task for a block; the one selected before comes back, also after an exception."""
+    """Select a task for a block; the one selected before comes back, also after an exception.
+
+    Args:
+        model: A network with adapters.
+        name: As for `select_task`.
+
+    Examples:
+        >>> with torch.no_grad(), using_task(net, "cats"):
+        ...     logits = net(images)
+        >>> logits.shape
+        torch.Size([4, 10])
+    """
     registry = registry_of(model)
     before = registry.active
     select_task(model, name)
@@ -165,7 +205,19 @@ def using_task(model: nn.Module, name: str | tuple[str, ...] | None) -> Iterator
 def train_only(model: nn.Module, name: str, *, shared: bool = False) -> list[nn.Parameter]:
     """Let gradients flow into one task's modules (and the shared layers, if asked) and into nothing else.
 
-    Returns the trainable parameters: what an optimizer should see.
+    Args:
+        model: A network with adapters, not yet wrapped by DistributedDataParallel.
+        name: The task to train. It need not be the selected one, but mostly is.
+        shared: Train the shared layers too: usual for the first task, and only for it, since earlier tasks
+            change with them.
+
+    Returns:
+        The trainable parameters: what an optimizer should see.
+
+    Examples:
+        >>> optimizer = torch.optim.Adam(train_only(net, "birds"))
+        >>> net[0].layer.weight.requires_grad  # the shared convolution is frozen
+        False
     """
     row = registry_of(model).row(name)
     trains = dict.fromkeys(model.parameters(), shared)

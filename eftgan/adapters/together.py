@@ -30,6 +30,17 @@ class Together(nn.Module):
     Every shared layer runs once on the samples of all tasks; each task's transforms run on the task's portion, as one
     convolution with the BatchNorm behind it folded in. The layer that reads the input is computed once for all. Tasks
     that change a layer's weight each have that layer for themselves.
+
+    Args:
+        model: A network with adapters; it stays as it is.
+        tasks: Which tasks, and in which order their answers come.
+
+    Examples:
+        >>> both = Together(net, ["cats", "birds"])
+        >>> for_cats, for_birds = both(images)  # every task's answer for every image
+        >>> mixed = both.mixed(images, torch.tensor([0, 1, 1, 0]))  # a task per image
+        >>> mixed.shape  # rows of the task with fewer classes are filled up with -inf
+        torch.Size([4, 20])
     """
 
     def __init__(self, model: nn.Module, tasks: Sequence[str]) -> None:

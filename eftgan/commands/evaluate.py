@@ -27,7 +27,7 @@ torchrun --nproc_per_node 4 -m eftgan evaluate runs/shapes  by four processes"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path)
+    parser.add_argument("run", type=Path, help="the folder of a run")
     parser.add_argument("--fid-samples", type=int, default=5000, metavar="N", help="generated images per measurement")
     parser.add_argument(
         "--fid-samples-other",

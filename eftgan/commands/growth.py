@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("keys", nargs="*", metavar="key=value", help="a GAN's keys, as in the network: of a config")
     parser.add_argument("--a", type=int, default=8, help="group size of the 3x3 convolution")
     parser.add_argument("--b", type=int, default=16, help="group size of the 1x1 convolution")
-    parser.add_argument("--mode", choices=("serial", "parallel"), default="serial")
+    parser.add_argument("--mode", choices=("serial", "parallel"), default="serial", help="behind a layer, or beside it")
     parser.add_argument("--kind", default="eft", help="of the transformations, as adapters.kind in a config")
     parser.add_argument("--gate", default="", help="behind every layer: channel, which CCLL (--kind ccll) has")
     parser.add_argument("--exclude", nargs="*", default=(), help="patterns of layers without adapters, e.g. stem*")

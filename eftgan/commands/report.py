@@ -9,7 +9,7 @@ eftgan report runs/shapes runs/other --out report.html"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs")
     parser.add_argument("--out", type=Path, help="the HTML page (default: report.html in the first run)")
 
 

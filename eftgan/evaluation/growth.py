@@ -95,8 +95,20 @@ class Growth:
 def growth(model: nn.Module, example: Example, task: str | None = None) -> Growth:
     """Counts of an adapted model, which is not touched.
 
-    example: the shape of one input, or a batch of them. task: the active one if not given, else the latest; a
-    model without tasks is measured with one.
+    Args:
+        model: A network with adapters.
+        example: The shape of one input, or a batch of them.
+        task: Which task (default: the active one, else the latest; a model without tasks is measured with one).
+
+    Returns:
+        Parameters, FLOPs and bytes of base and task, and the same layer by layer.
+
+    Examples:
+        >>> counts = growth(net, (3, 8, 8), "birds")
+        >>> counts.base_parameters, counts.adapter_parameters
+        (6218, 736)
+        >>> f"{counts.parameter_growth:.1%}"
+        '11.8%'
     """
     registry = registry_of(model)
     if task is None:

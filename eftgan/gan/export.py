@@ -71,7 +71,14 @@ def _write_merged(run: GanRun, task: str, out: Path) -> list[str]:
 
 
 def load_generator(path: str | Path) -> nn.Module:
-    """A merged generator from the safetensors file that `eftgan export` wrote: noise -> images, coarse to fine."""
+    """A merged generator from the safetensors file that `eftgan export` wrote.
+
+    Args:
+        path: `NAME.safetensors` of `eftgan export RUN --task TASK --out NAME.safetensors`.
+
+    Returns:
+        A network in eval mode: noise (B, z_dim) -> a list of images (B, 3, S, S) in [-1, 1], coarse to fine.
+    """
     tensors, facts = read_tensors(path)
     if facts.get("format") != FORMAT:
         raise UserError(f"{path}: not an exported generator (format {facts.get('format')!r})")
