@@ -1,4 +1,4 @@
-"""`eftgan evaluate`: FID and KID of a GAN run, where they are not measured yet."""
+"""`eftgan evaluate`: FID, KID and other metrics of a GAN run, where they are not measured yet."""
 
 import argparse
 import contextlib
@@ -12,14 +12,16 @@ from eftgan.scores import UNCHANGED
 
 if TYPE_CHECKING:
     from eftgan.data.processes import Processes
+    from eftgan.evaluation.metrics import Metric
     from eftgan.gan.run import GanRun
     from eftgan.gan.scorer import RunScorer
     from eftgan.scores import Score
 
-HELP = "Measure FID and KID of every seen task after every task."
+HELP = "Measure FID and KID, or other metrics, of every seen task after every task."
 EXAMPLES = """\
 eftgan evaluate runs/shapes --fid-samples 5000              FID of every task after every task
 eftgan evaluate runs/shapes --fid-samples 500 --reference-samples 500    a first impression, in minutes
+eftgan evaluate runs/shapes --metrics fid,kid,prdc,lpips    precision, recall and diversity as well
 eftgan evaluate runs/shapes --tasks discs --after checks    one cell of the table
 eftgan evaluate runs/shapes --features random               a quick distance that is not FID
 accelerate launch -m eftgan evaluate runs/shapes            the same figures, by every device of the machine
@@ -43,9 +45,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tasks", nargs="+", help="only these tasks")
     parser.add_argument("--after", nargs="+", help="only as it was after these tasks")
-    parser.add_argument("--features", choices=("inception", "random"), default="inception", help="random is not FID")
+    add_choice_of_metrics(parser)
     parser.add_argument("--weights", type=Path, help="Inception weights (default: searched for, see README)")
     parser.add_argument("--cache", type=Path, help="statistics of real images (default: .statistics beside the run)")
+
+
+def add_choice_of_metrics(parser: argparse.ArgumentParser) -> None:
+    """The options that say what is measured."""
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--metrics",
+        metavar="NAMES",
+        help="with commas between them: fid, kid, prdc (precision, recall, density and coverage, each a name as well), "
+        "lpips, b-lpips; recall-k10 is recall with 10 neighbours; docs/metrics.md has all (default: fid,kid)",
+    )
+    choice.add_argument(
+        "--features",
+        choices=("inception", "random"),
+        help="random: fd-random and kid-random, which are not FID (default: inception)",
+    )
+
+
+def chosen_metrics(args: argparse.Namespace) -> "dict[str, list[Metric]]":
+    """What is measured, by the features that it is measured on."""
+    from eftgan.evaluation.metrics import metrics_over
+    from eftgan.evaluation.metrics.selection import by_features, metrics_named
+
+    usual = metrics_over(args.features or "inception")
+    return by_features(usual if args.metrics is None else metrics_named(args.metrics))
 
 
 def run(args: argparse.Namespace) -> None:
@@ -56,21 +83,22 @@ def run(args: argparse.Namespace) -> None:
     processes = meet()
     with connected(processes), contextlib.ExitStack() as stack:
         with processes.agreeing():
-            scorer, rounds, tasks = _scorer(args, processes)
+            scorers, rounds, tasks = _scorers(args, processes)
             if processes.is_first:
-                stack.enter_context(scorer.run.folder.locked())
+                stack.enter_context(scorers[0].run.folder.locked())
         if processes.is_first:
-            _measure(scorer, rounds, tasks)
-            scorer.features.dismiss()
+            _measure(scorers, rounds, tasks)
         else:
-            scorer.features.help()
+            for scorer in scorers:
+                scorer.features.help()
     part()
 
 
-def _scorer(
+def _scorers(
     args: argparse.Namespace, processes: "Processes"
-) -> tuple["RunScorer", Sequence[int], Sequence[str] | None]:
-    """What measures, after which tasks, and which ones."""
+) -> tuple["list[RunScorer]", Sequence[int], Sequence[str] | None]:
+    """What measures, one for each kind of features; after which tasks, and which ones."""
+    chosen = chosen_metrics(args)
     from eftgan.evaluation.features import load_extractor
     from eftgan.gan.scorer import RunScorer, statistics_folder
     from eftgan.kinds import open_run
@@ -83,31 +111,40 @@ def _scorer(
     saved.require_trained()
     tasks = [saved.trained[saved.index(task)] for task in args.tasks] if args.tasks else None
     rounds = [saved.index(task) for task in args.after] if args.after else range(len(saved.trained))
-    extractor, cache = load_extractor(args.features, weights=args.weights), args.cache or statistics_folder(saved)
-    scorer = RunScorer(
-        saved, extractor, args.fid_samples, cache, args.fid_samples_other, args.reference_samples, processes
-    )
-    return scorer, rounds, tasks
+    cache = args.cache or statistics_folder(saved)
+    counts = (args.fid_samples, cache, args.fid_samples_other, args.reference_samples)
+    scorers = [
+        RunScorer(saved, load_extractor(features, weights=args.weights), *counts, metrics, processes)
+        for features, metrics in chosen.items()
+    ]
+    return scorers, rounds, tasks
 
 
-def _measure(scorer: "RunScorer", rounds: Sequence[int], tasks: Sequence[str] | None) -> None:
+def _measure(scorers: "Sequence[RunScorer]", rounds: Sequence[int], tasks: Sequence[str] | None) -> None:
     """What the first process does, or the only one."""
-    from eftgan.evaluation.features import seconds_per_image
     from eftgan.reports.write import write_report
 
-    folder, extractor = scorer.run.folder, scorer.extractor
-    if ahead := scorer.images_ahead(rounds, tasks):
-        seconds = ahead * seconds_per_image(extractor) / scorer.processes.count
-        print(f"{ahead:,} images to look at: {_duration(seconds)}", flush=True)
-    found = 0
-    for through in rounds:
-        for score in scorer.score(through, tasks):
+    folder, found = scorers[0].run.folder, 0
+    _say_ahead([(scorer, scorer.images_ahead(rounds, tasks)) for scorer in scorers])
+    for scorer in scorers:
+        for score in (score for through in rounds for score in scorer.score(through, tasks)):
             print(_line(score), flush=True)
             found += 1
+        scorer.features.dismiss()
     if not found:
-        print(f"nothing new: what can be measured has scores of {scorer.samples} images or more")
+        print(f"nothing new: what can be measured has scores of {scorers[0].samples} images or more")
     write_report([folder.path], folder.report)
     print(f"report: {folder.report}")
+
+
+def _say_ahead(work: "Sequence[tuple[RunScorer, int]]") -> None:
+    """How many images have to be looked at, and about how long that takes."""
+    from eftgan.evaluation.features import seconds_per_image
+
+    if ahead := sum(count for _, count in work):
+        size = work[0][0].run.experiment.network.sizes[-1]
+        seconds = sum(count * seconds_per_image(scorer.extractor, size) for scorer, count in work if count)
+        print(f"{ahead:,} images to look at: {_duration(seconds / work[0][0].processes.count)}", flush=True)
 
 
 def _line(score: "Score") -> str:

@@ -1,4 +1,4 @@
-"""Image features: the Inception network of FID with its real weights, and a quick random stand-in."""
+"""Image features: the Inception network of FID, a quick random stand-in, and for LPIPS the images themselves."""
 
 import importlib.util
 import itertools
@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from eftgan.errors import UserError
+from eftgan.evaluation.lpips import load_lpips
 from eftgan.files import file_digest
 from eftgan.tensors import tensors_digest
 
@@ -31,10 +31,10 @@ CHUNK = 16  # images through the network at once: more is no faster at 299 x 299
 class Extractor:
     """uint8 images (N, 3, H, W) of any size to float32 features (N, dims) on the CPU."""
 
-    kind: str  # "inception" or "random": METRICS says what is computed over its features
+    kind: str  # "inception", "random" or "lpips": METRICS says what is computed over its features
     name: str  # "inception-2015-12-05" or "random-conv"
     digest: str  # of the weights
-    dims: int
+    dims: int  # of a feature; 0: the images stay as they are
     resize: str  # how images are brought to the network's size, for the record
     network: Callable[[Tensor], Tensor]
     device: torch.device
@@ -43,6 +43,8 @@ class Extractor:
     def __call__(self, images: Tensor) -> Tensor:
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
             raise ValueError(f"expected uint8 images (N, 3, H, W), got {images.dtype} {tuple(images.shape)}")
+        if self.dims == 0:  # a metric that compares pairs runs the network itself
+            return images
         if len(images) == 0:
             return torch.empty(0, self.dims)
         chunks = (chunk.to(self.device).float() / 255 for chunk in images.split(CHUNK))
@@ -52,24 +54,29 @@ class Extractor:
 
 def seconds_per_image(extractor: Extractor, size: int = 64) -> float:
     """About how long the extractor takes, measured on one batch after a first one that prepares it."""
-    images = torch.zeros(CHUNK // 4, 3, size, size, dtype=torch.uint8)
-    extractor(images)
-    started = time.monotonic()
-    extractor(images)
+    images = torch.zeros(CHUNK // 4, 3, size, size, device=extractor.device)
+    with torch.inference_mode():
+        extractor.network(images)
+        started = time.monotonic()
+        extractor.network(images).cpu()
     return (time.monotonic() - started) / len(images)
 
 
 def load_extractor(
-    kind: Literal["inception", "random"] = "inception",
+    kind: str = "inception",
     *,
     weights: Path | None = None,
     device: str | torch.device | None = None,
 ) -> Extractor:
-    """The feature extractor of FID ("inception"), or a small fixed random one for quick looks ("random").
+    """The feature extractor of FID ("inception"), a small fixed random one for quick looks ("random"), or one that
+    leaves images as they are for the metrics of LPIPS ("lpips").
 
     device: None means the GPU if there is one.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if kind == "lpips":
+        lpips = load_lpips(device)
+        return Extractor(kind, lpips.name, lpips.digest, 0, "none, at their own size", lpips, device)
     if kind == "random":
         network: RandomConv | InceptionFeatures = RandomConv()
         identity = ("random-conv", RandomConv.dims, "bilinear 64, antialiased")
@@ -77,7 +84,7 @@ def load_extractor(
         network = InceptionFeatures(find_weights(weights))
         identity = ("inception-2015-12-05", InceptionFeatures.dims, "bilinear 299")
     else:
-        raise UserError(f"no feature extractor '{kind}'; there are: inception, random")
+        raise UserError(f"no feature extractor '{kind}'; there are: inception, random, lpips")
     name, dims, resize = identity
     digest = tensors_digest(network.state_dict())
     network.finish()

@@ -1,7 +1,7 @@
 """Two folders of images against each other: the same FID as `python -m pytorch_fid A B`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from eftgan.data.images import open_image
+from eftgan.data.spread import spread
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
-from eftgan.evaluation.metrics import METRICS, metrics_over
+from eftgan.evaluation.metrics import Metric, metrics_over
+from eftgan.evaluation.metrics.selection import most_images_over
 from eftgan.evaluation.statistics import FeatureStatistics, spread_rows
 from eftgan.progress import progress_bar
 
@@ -26,6 +28,7 @@ BATCH = 50
 class Comparison:
     """The metrics of one folder against another, and what a reader needs in order to repeat them."""
 
+    metrics: list[Metric]
     values: dict[str, tuple[float, float | None]]  # value and spread by the metric's name
     n: tuple[int, int]
     extractor: str
@@ -33,17 +36,22 @@ class Comparison:
     resize: str
 
     def __str__(self) -> str:
-        shown = [
-            f"{name} {METRICS[name].single_text(*value)}{METRICS[name].unit}" for name, value in self.values.items()
-        ]
+        shown = [f"{each.name} {each.single_text(*self.values[each.name])}{each.unit}" for each in self.metrics]
         behind = [f"N {self.n[0]} and {self.n[1]}", f"({self.extractor}, {self.resize})"]
         return "   ".join(shown + behind)
 
 
 def compare_folders(
-    real: Path, fake: Path, extractor: Extractor, *, mixed_sizes: bool = False, progress: bool = True
+    real: Path,
+    fake: Path,
+    extractor: Extractor,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    mixed_sizes: bool = False,
+    progress: bool = True,
 ) -> Comparison:
-    """Every metric over the extractor's features, for the images directly inside two folders."""
+    """Metrics over the extractor's features (none: the usual ones), for the images directly inside two folders."""
+    metrics = metrics_over(extractor.kind) if metrics is None else metrics
     for folder in (real, fake):
         image_files(Path(folder))  # a missing folder is refused before the network runs over the other one
     of_real, of_fake = (
@@ -51,7 +59,8 @@ def compare_folders(
         for folder in (real, fake)
     )
     return Comparison(
-        values={metric.name: metric.from_features(of_real, of_fake) for metric in metrics_over(extractor.kind)},
+        metrics=list(metrics),
+        values={metric.name: metric.from_features(of_real, of_fake) for metric in metrics},
         n=(of_real.n, of_fake.n),
         extractor=extractor.name,
         weights=extractor.digest,
@@ -69,6 +78,7 @@ def folder_statistics(
     with pytorch-fid's result for batch size 1.
     """
     files = image_files(folder)
+    files = [files[i] for i in spread(len(files), most_images_over(extractor.kind))]
     statistics = FeatureStatistics(extractor.dims, keep=set(spread_rows(len(files))))
     expected: tuple[int, ...] | None = None
     with progress_bar(total=len(files), desc=folder.name, unit="img", show=progress, leave=False) as bar:

@@ -18,7 +18,10 @@ def spread_rows(count: int) -> list[int]:
 
 
 class FeatureStatistics:
-    """Streaming mean and covariance in float64, and the features themselves at the positions `keep` of the stream."""
+    """Streaming mean and covariance in float64, and the features themselves at the positions `keep` of the stream.
+
+    dims 0: the features are the images themselves, uint8 (N, 3, H, W), of which there are no moments.
+    """
 
     def __init__(self, dims: int, *, keep: Collection[int] = range(KEEP_FEATURES)):
         self.dims, self.keep = dims, keep
@@ -39,22 +42,21 @@ class FeatureStatistics:
 
     @classmethod
     def from_features(cls, features: Tensor, *, keep: Collection[int] = range(KEEP_FEATURES)) -> "FeatureStatistics":
-        """Statistics of features (N, dims) that are all at hand."""
-        statistics = cls(features.shape[1], keep=keep)
+        """Statistics of features (N, dims), or of images, that are all at hand."""
+        statistics = cls(features.shape[1] if features.ndim == 2 else 0, keep=keep)
         statistics.update(features)
         return statistics
 
     def update(self, features: Tensor) -> None:
-        """Add a batch of features (N, dims)."""
-        if features.ndim != 2 or features.shape[1] != self.dims:
-            raise ValueError(f"expected features (N, {self.dims}), got {tuple(features.shape)}")
+        """Add a batch of features (N, dims), or of images."""
+        self._check_shape(features)
         features = features.detach().cpu()
         if not features.isfinite().all():
             raise UserError("features are not finite: the images or the extractor's weights are damaged")
         first = self.n
         kept = [row for row in range(len(features)) if first + row in self.keep]
-        self._kept.append(features[kept].float())
-        self._pending.append(features.double())
+        self._kept.append(features[kept].float() if self.dims else features[kept])
+        self._pending.append(features.flatten(1)[:, : self.dims].double())
         if sum(map(len, self._pending)) >= FOLD_ROWS:
             self._fold()
 
@@ -86,8 +88,9 @@ class FeatureStatistics:
 
     @property
     def features(self) -> Tensor:
-        """The kept rows (at most as many as `keep`, dims), float32."""
-        return torch.cat(self._kept) if self._kept else torch.empty(0, self.dims)
+        """The kept rows (at most as many as `keep`, dims), float32; or the kept images, uint8."""
+        kept = [rows for rows in self._kept if len(rows)]
+        return torch.cat(kept) if kept else torch.empty(0, self.dims)
 
     def tensors(self) -> dict[str, Tensor]:
         """What a file holds."""
@@ -107,6 +110,12 @@ class FeatureStatistics:
         statistics._mean, statistics._scatter = tensors["mean"], tensors["scatter"]
         statistics._kept = [tensors["features"]]
         return statistics
+
+    def _check_shape(self, features: Tensor) -> None:
+        if features.ndim != (2 if self.dims else 4) or (self.dims and features.shape[1] != self.dims):
+            raise ValueError(f"expected features (N, {self.dims or '3, H, W'}), got {tuple(features.shape)}")
+        if not self.dims and self._kept and features.shape[1:] != self._kept[0].shape[1:]:
+            raise UserError("images of different sizes: what is measured on images themselves needs them of one size")
 
     def _fold(self) -> None:
         if self._pending:

@@ -15,7 +15,8 @@ from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.growth import growth, total_growth
-from eftgan.evaluation.metrics import metrics_over
+from eftgan.evaluation.metrics import Metric, metrics_over
+from eftgan.evaluation.metrics.selection import most_images_over
 from eftgan.evaluation.real_statistics import kept_statistics, reference_key, statistics_path
 from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.files import settled_digest
@@ -84,6 +85,7 @@ class RunScorer:
     cache: Path  # statistics of real images
     samples_other: int | None = None  # samples for cells that are neither just learned nor final
     reference_samples: int | None = None  # real images to compare with; none: all of them
+    metrics: Sequence[Metric] | None = None  # over the extractor's features; none: what is measured by default
     processes: Processes = ALONE
     _references: dict[int, str | None] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -105,10 +107,10 @@ class RunScorer:
             carried = self._carry_over(known, after, tested, subjects[tested])
             real = None if carried else self._reference_or_say(tested)
             built_for = [names[each] for each in missing]
-            measured = [] if real is None else self._measure(through, tested, built_for, subjects[tested], real)
             held = {line.metric for line in self._holding(known, after, tested, subjects[tested])}
-            lines = carried or measured
-            made += [line for line in lines if line.metric not in held]  # after METRICS has grown: only the new ones
+            rest = dataclasses.replace(self, metrics=[m for name, m in self._metrics.items() if name not in held])
+            measured = [] if real is None else rest._measure(through, tested, built_for, subjects[tested], real)
+            made += [line for line in carried or measured if line.metric not in held]
             if not carried or tested == missing[-1]:  # carried lines cost nothing and wait for one that did
                 append_scores(self.run.folder.scores, made[written:])
                 written = len(made)
@@ -133,7 +135,7 @@ class RunScorer:
     def _real_images(self, tested: int) -> int:
         """How many real images of a task are compared with."""
         try:
-            return min(len(self.run.real_images(tested)), self.reference_samples or sys.maxsize)
+            return min(len(self.run.real_images(tested)), self._reference_count or sys.maxsize)
         except UserError:
             return 0
 
@@ -156,7 +158,14 @@ class RunScorer:
     def samples_for(self, through: int, tested: int) -> int:
         """How many images a cell of the table is measured with."""
         main = through == tested or through == len(self.run.tasks) - 1
-        return self.samples if main or self.samples_other is None else self.samples_other
+        count = self.samples if main or self.samples_other is None else self.samples_other
+        return min(count, most_images_over(self.extractor.kind) or count)
+
+    @property
+    def _reference_count(self) -> int | None:
+        """How many real images are looked at; none: all of them."""
+        limits = [limit for limit in (self.reference_samples, most_images_over(self.extractor.kind)) if limit]
+        return min(limits, default=None)
 
     @functools.cached_property
     def features(self) -> TaskFeatures:
@@ -165,7 +174,7 @@ class RunScorer:
     def reference(self, tested: int) -> FeatureStatistics:
         """Statistics of a task's training images; where these are gone, what was kept of them serves."""
         try:
-            return self.features.real(tested, self.cache, self.reference_samples)
+            return self.features.real(tested, self.cache, self._reference_count)
         except OutOfStep:
             raise
         except UserError:
@@ -179,7 +188,7 @@ class RunScorer:
         if tested not in self._references:  # to open a large collection may take a while
             size = self.run.experiment.network.sizes[-1]
             try:
-                images, count = self.run.real_images(tested), self.reference_samples
+                images, count = self.run.real_images(tested), self._reference_count
                 self._references[tested] = reference_key(images, self.extractor, size, count).digest
             except UserError as error:
                 self._references[tested] = self._recorded_reference(known, tested)
@@ -200,21 +209,23 @@ class RunScorer:
     def _find(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
         """The cell's lines that hold, if there is one of every metric."""
         found = self._holding(known, through, tested, subject)
-        return found if {score.metric for score in found} == self._metrics else []
+        return found if {score.metric for score in found} == set(self._metrics) else []
 
     @property
-    def _metrics(self) -> set[str]:
-        return {metric.name for metric in metrics_over(self.extractor.kind)}
+    def _metrics(self) -> dict[str, Metric]:
+        """What is measured, by name."""
+        chosen = metrics_over(self.extractor.kind) if self.metrics is None else self.metrics
+        return {metric.name: metric for metric in chosen}
 
     def _holding(self, known: list[Score], through: int, tested: int, subject: dict[str, str]) -> list[Score]:
         """The cell's lines about just this, measured with as many samples or more."""
-        names = (self.run.tasks[through], self.run.tasks[tested])
+        names, metrics = (self.run.tasks[through], self.run.tasks[tested]), self._metrics
         return [
             score
             for score in known
             if (score.trained_through, score.tested_on) == names
-            and score.metric in self._metrics
-            and score.n >= self.samples_for(through, tested)
+            and score.metric in metrics
+            and score.n >= metrics[score.metric].looked_at(self.samples_for(through, tested))
             and score.subject == subject
         ]
 
@@ -290,12 +301,13 @@ class RunScorer:
             "extractor": extractor.name,
             "extractor_digest": extractor.digest,
             "resize": extractor.resize,
-            "reference_n": real.n,
             **details,
         }
         lines = []
-        for metric in metrics_over(extractor.kind):
+        for metric in self._metrics.values():
+            if through == REAL and other.n < metric.least_images:
+                continue
             value, spread = metric.from_features(real, other)
-            further = {} if spread is None else {"std": spread}
-            lines.append(Score(*head, metric.name, value, other.n, {**details, **further}))
+            further = {"reference_n": metric.looked_at(real.n)} | ({} if spread is None else {"std": spread})
+            lines.append(Score(*head, metric.name, value, metric.looked_at(other.n), {**details, **further}))
         return lines

@@ -21,7 +21,7 @@ from eftgan.adapters import select_task, using_task
 from eftgan.adapters.modes import evaluating
 from eftgan.data.augmentation import multiscale, random_crop_flip, to_uint8
 from eftgan.data.collection import ImageCollection
-from eftgan.data.grid import save_grid
+from eftgan.data.grid import save_png, tile
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.gan.diffaugment import diff_augment
@@ -39,6 +39,7 @@ from eftgan.training.checkpoint import below, restore_optimizers
 from eftgan.training.ema import Ema
 from eftgan.training.held import Held
 from eftgan.training.optimizers import groups_of, make_adam, set_rate
+from eftgan.training.tracking import log_pictures
 from eftgan.training.trainer import Trainer
 
 PENALTY_EVERY = 4  # batches: lazy regularisation (Karras et al. 2020), a fraction of the cost of every batch
@@ -278,4 +279,7 @@ class GanTrainer(Trainer[GanTask]):
             z = fixed_noise(self.seed, task.name, self.family.z_dim).to(self.accelerator.device)
             for size, images in zip(self.family.sizes, generator(z), strict=True):
                 name = f"{task.name}-step-{self.progress.step:06d}-{size}px.png"
-                save_grid(to_uint8(images), self.folder.samples / "progress" / name, columns=4)
+                grid = tile(to_uint8(images).cpu(), columns=4)
+                save_png(grid, self.folder.samples / "progress" / name)
+                shown = {f"{task.name}/{size}px": grid.permute(1, 2, 0).numpy()}
+                log_pictures(self.accelerator, shown, self.progress.total)

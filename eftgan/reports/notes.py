@@ -83,13 +83,15 @@ def _floor(study: Study, metric: Metric) -> str:
         real = _real_images(score)
         against = "" if real is None else f" against {real:,}"
         shown.append(f"{task} {metric.text(score.value)} (N = {score.n:,}{against})")
-    return f"Real images against real images, the floor: {', '.join(shown)}." if shown else ""
+    meaning = "the floor" if metric.lower_is_better else "what a perfect generator would reach"
+    return f"Real images against real images, {meaning}: {', '.join(shown)}." if shown else ""
 
 
 def _different_n(metric: Metric, scores: list[Score]) -> str:
     if not metric.depends_on_n or len({score.n for score in scores}) == 1:
         return ""
-    return f"Caution: {metric.name} falls as N grows, so values of different N cannot be compared."
+    changes = "falls as N grows" if metric.lower_is_better else "changes with N"
+    return f"Caution: {metric.name} {changes}, so values of different N cannot be compared."
 
 
 def _different_references(study: Study, metric: Metric) -> str:

@@ -108,7 +108,9 @@ class Experiment:
     adapters: Annotated[Adapters, Doc("the task-specific transformations")] = field(default_factory=Adapters)
     method: Annotated[Method, Doc("the continual-learning method")] = field(default_factory=Eft)
     training: Training
-    log_with: Annotated[list[str], Doc("Accelerate's trackers, e.g. [tensorboard]")] = field(default_factory=list)
+    log_with: Annotated[
+        list[str], Doc("Accelerate's trackers, e.g. [tensorboard]: they get losses, scores, growth and sample grids")
+    ] = field(default_factory=list)
     held_out: Annotated[
         float,
         Field(ge=0, lt=1),

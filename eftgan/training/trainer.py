@@ -30,6 +30,7 @@ from eftgan.training.checkpoint import (
 )
 from eftgan.training.held import Held, held_entries
 from eftgan.training.stopping import Stopped, StopSignal
+from eftgan.training.tracking import tracking
 
 
 class Task(Protocol):
@@ -70,7 +71,8 @@ class Trainer(Generic[AnyTask]):
                 elif index == self.progress.task:
                     self._let_go(names)
                     train_task(index)
-                with self._stop.at_once(f"stopped after task {name!r}; its files are whole"):
+                stopping = self._stop.at_once(f"stopped after task {name!r}; its files are whole")
+                with stopping, tracking(self.accelerator, self.folder, self.progress.total):
                     self.after_task(index)
         if self.accelerator.is_main_process:
             drop_old_states(self.folder)  # a kill between writing the last state and this leaves one too many

@@ -120,6 +120,19 @@ def test_the_first_process_calls_the_others_only_where_nothing_is_known(extracto
     assert calls == [1]
 
 
+@pytest.mark.parametrize("processes", [1, 2, 7])
+def test_images_themselves_are_kept_and_read_back_where_a_metric_is_measured_on_them(tmp_path, processes):
+    plain = Extractor("lpips", "lpips-vgg16", "w", 0, "none", lambda x: x, torch.device("cpu"))
+    data = Pictures(5)
+    made = together(processes, data, plain, 16, cache=tmp_path)[0]
+    read = reference_statistics(data, plain, 16, cache=tmp_path, progress=False)
+    assert data.reads == 5
+    for found in (made, read):
+        assert found.n == 5
+        assert found.features.dtype == torch.uint8
+        assert torch.equal(found.features, data.images[..., 2:18, 2:18])
+
+
 def test_images_that_can_not_be_used_are_refused(extractor):
     with pytest.raises(UserError, match="20 x 20 can't be cropped to 32 x 32"):
         centre_crop(Pictures()[0], 32)

@@ -13,23 +13,23 @@ from eftgan.scores import read_scores
 from .page import report
 
 
-class Precision(Metric):
-    """The share of generated images that lie within the radius of a real one (Kynkäänniemi et al. 2019)."""
+class Novelty(Metric):
+    """The share of generated images that are farther from every real one than that is from its nearest other."""
 
     def from_features(self, real, fake):
         others = torch.cdist(real.features, real.features).fill_diagonal_(torch.inf)
         inside = torch.cdist(fake.features, real.features) <= others.amin(1)
-        return inside.any(1).float().mean().item(), None
+        return 1 - inside.any(1).float().mean().item(), None
 
 
-PRECISION = Precision(
-    name="precision-random",
+NOVELTY = Novelty(
+    name="novelty-random",
     features="random",
     lower_is_better=False,
     digits=2,
     scale=100,
     unit=" %",
-    explanation="Precision is the share of generated pictures that look like some real one",
+    explanation="Novelty is the share of generated pictures that look like no real one",
 )
 
 
@@ -41,33 +41,33 @@ def evaluate(run: GanRun) -> list[tuple[str, str, str]]:
 
 
 @pytest.fixture
-def precision(monkeypatch):
-    monkeypatch.setitem(METRICS, PRECISION.name, PRECISION)
+def novelty(monkeypatch):
+    monkeypatch.setitem(METRICS, NOVELTY.name, NOVELTY)
 
 
-def test_a_metric_from_outside_is_measured_and_reported(tiny, tmp_path, precision):
+def test_a_metric_from_outside_is_measured_and_reported(tiny, tmp_path, novelty):
     run = train_gan(tiny(), "test")
     evaluate(run)
-    lines = [line for line in read_scores(run.folder.scores) if line.metric == PRECISION.name]
+    lines = [line for line in read_scores(run.folder.scores) if line.metric == NOVELTY.name]
     cells = [(line.trained_through, line.tested_on) for line in lines if line.trained_through in run.tasks]
     assert cells == [("discs", "discs"), ("checks", "checks")]
     assert not any("std" in line.details for line in lines)
     page = report([run.folder.path], tmp_path)
-    row = page.table("precision-random in % of every seen task after each task t (higher is better)")[2]
+    row = page.table("novelty-random in % of every seen task after each task t (higher is better)")[2]
     measured = dict(zip(cells, lines, strict=False))
     assert row[1] == f"{measured['discs', 'discs'].value * 100:.2f}"
-    assert f"{PRECISION.explanation}." in page.text
-    assert "Precision-random, task by task" in page.text
+    assert f"{NOVELTY.explanation}." in page.text
+    assert "Novelty-random, task by task" in page.text
 
 
 def test_a_metric_that_comes_later_is_measured_without_repeating_the_others(tiny, request):
     run = train_gan(tiny(), "test")
     assert {metric for _, _, metric in evaluate(run)} == {"FD-random", "KID-random", "unchanged"}
-    request.getfixturevalue("precision")
+    request.getfixturevalue("novelty")
     assert evaluate(run) == [
-        ("discs", "discs", PRECISION.name),
-        ("real", "discs", PRECISION.name),
-        ("checks", "checks", PRECISION.name),
-        ("real", "checks", PRECISION.name),
+        ("discs", "discs", NOVELTY.name),
+        ("real", "discs", NOVELTY.name),
+        ("checks", "checks", NOVELTY.name),
+        ("real", "checks", NOVELTY.name),
     ]
     assert evaluate(run) == []

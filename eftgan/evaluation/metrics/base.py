@@ -21,7 +21,11 @@ class Metric:
     setting: str = ""  # what is asked of a classifier, where one metric does not tell all: "task-incremental"
     explanation: str = ""  # a sentence without its full stop, for readers who do not know the metric
     depends_on_n: bool = False  # biased, the more so the fewer images: values of different N do not compare
-    features: str | None = None  # the kind of extractor that it is computed over, if any: "inception" or "random"
+    features: str | None = None  # what it is measured on, if on images: a kind of extractor, "inception" for example
+    on_request: bool = False  # measured where it is asked for by name, not by default
+    group: str = ""  # a word that asks for it, mostly together with others: "prdc"
+    most_images: int | None = None  # of more images than these it looks at so many
+    least_images: int = 2  # on each side, for a value that says something
     single_digits: int | None = None  # where one value stands alone, as in `eftgan fid` (default: two more)
 
     @property
@@ -31,9 +35,14 @@ class Metric:
     def from_features(self, real: "FeatureStatistics", fake: "FeatureStatistics") -> tuple[float, float | None]:
         """The value for generated images against real ones, and the measurement's own spread if it has one.
 
-        Both sides offer `n`, `mean`, `covariance` and, of up to 5,000 images, `features` (N, dims).
+        Both sides offer `n`, `mean`, `covariance` and, of up to 5,000 images, `features` (N, dims); over an extractor
+        that leaves images as they are, `features` are the images, uint8 (N, 3, H, W), and there are no moments.
         """
         raise NotImplementedError(f"{self.name} is not computed from features")
+
+    def looked_at(self, n: int) -> int:
+        """How many of `n` images a value is based on."""
+        return n if self.most_images is None else min(n, self.most_images)
 
     def text(self, value: float | None, std: float | None = None, *, sign: bool = False) -> str:
         """A value (of the score line's scale) as tables print it, with its spread where there is one."""
