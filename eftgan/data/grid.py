@@ -1,5 +1,6 @@
 """Many small images as one picture."""
 
+import io
 import os
 
 import torch
@@ -21,10 +22,22 @@ def tile(images: Tensor, columns: int, gap: int = 2) -> Tensor:
     return canvas
 
 
+def to_pillow(picture: Tensor) -> Image.Image:
+    """A (3, H, W) uint8 picture as Pillow's."""
+    return Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy())
+
+
+def encode_png(picture: Tensor) -> bytes:
+    """The bytes of a (3, H, W) uint8 picture's PNG."""
+    buffer = io.BytesIO()
+    to_pillow(picture).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
 def save_png(picture: Tensor, path: str | os.PathLike) -> None:
     """Write a (3, H, W) uint8 picture atomically."""
     with atomic_path(path) as temporary:
-        Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy()).save(temporary, "PNG")
+        to_pillow(picture).save(temporary, "PNG")
 
 
 def save_grid(images: Tensor, path: str | os.PathLike, columns: int = 8) -> None:

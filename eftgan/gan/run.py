@@ -56,10 +56,13 @@ class GanRun(SavedRun[GanExperiment]):
 
     def sample(self, task: str, count: int, seed: int, generator: nn.Module, truncation: float | None = None) -> Tensor:
         """`count` finest images of a task (uint8), the same for the same seed."""
-        z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
-        if truncation is not None:
-            z = truncated(z, truncation)
+        z = self.noise(task, count, seed, truncation)
         return torch.cat(list(generate(inference_network(generator, task), z)))
+
+    def noise(self, task: str, count: int, seed: int, truncation: float | None = None, use: str = "sample") -> Tensor:
+        """The noise (count, Z) that images of a task are drawn from; `use` names another stream of it."""
+        z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, use))
+        return z if truncation is None else truncated(z, truncation)
 
     def draw_grids(self, after: int) -> None:
         """Grids of every seen task after one task, and of its images, where none were drawn since it was trained.
