@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -9,12 +10,21 @@ from eftgan.classifier.experiment import ClassifierExperiment, open_classes
 from eftgan.classifier.networks import build_network
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
-from eftgan.evaluation.task_inference import infer_tasks, logits_together, shares_features
+from eftgan.evaluation.task_inference import certainties, infer_tasks, logits_together, shares_features
 from eftgan.files import write_json
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import final_lines
 from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.run import SavedRun
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one task says of an image."""
+
+    task: str
+    certainty: float  # 0 to 1; the most certain task is believed
+    ranked: list[tuple[str, float]]  # its classes by probability
 
 
 class ClassifierRun(SavedRun[ClassifierExperiment]):
@@ -45,14 +55,19 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
 
     def classify(self, image: Tensor, task: str | None = None) -> tuple[str, list[tuple[str, float]]]:
         """The task of a uint8 (3, S, S) image (inferred if not given) and its classes by probability."""
-        after = len(self.trained) - 1
         names = self.trained if task is None else [self.trained[self.index(task)]]
-        network = self.classifier(after)
-        logits = logits_together(network, names, self.experiment.pixels(image[None]))
-        found = int(infer_tasks(logits, joined=shares_features(network, names)))
-        shares = logits[found][0].softmax(0)
-        ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
-        return names[found], ranked
+        answers, found = self.answers(image, self.classifier(len(self.trained) - 1), names)
+        return answers[found].task, answers[found].ranked
+
+    def answers(self, image: Tensor, network: nn.Module, tasks: Sequence[str]) -> tuple[list[Answer], int]:
+        """What each task says of a uint8 (3, S, S) image, and the place of the one that is believed."""
+        logits = logits_together(network, list(tasks), self.experiment.pixels(image[None]))
+        joined = shares_features(network, list(tasks))
+        answers = []
+        for task, own, sure in zip(tasks, logits, certainties(logits, joined)[:, 0].tolist(), strict=True):
+            shares = zip(self.classes[task], own[0].softmax(0).tolist(), strict=True)
+            answers.append(Answer(task, sure, sorted(shares, key=lambda pair: -pair[1])))
+        return answers, int(infer_tasks(logits, joined=joined))
 
     def describe_network(self) -> str:
         return f"{self.experiment.network.name}, {self.experiment.network.size} pixels"
