@@ -39,7 +39,8 @@ class Studio:
         """Whether tasks have a strength and can be mixed."""
         try:
             owned_parts(self.run)
-            require_numbers(self.run.generator(self._last))
+            with self._lock:
+                require_numbers(self.run.generator(self._last))
         except UserError:
             return False
         return True
