@@ -1,8 +1,8 @@
 """Imports go one way, so that any folder can be read, and used, without those above it.
 
 leaves <- adapters, models, data <- methods (adapters only) <- training, evaluation (not each other) <- gan, classifier
-(not each other) <- kinds, commands and entries; reports read files, and what metrics say of themselves; hub shares
-files of runs, with words and tables of reports.
+(not each other) <- kinds <- studies, demo <- commands and entries; reports read files, and what metrics say of
+themselves; hub shares files of runs, with words and tables of reports.
 """
 
 import ast
@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data_prep": LEAVES | {"data"},
     **{kind: PARTS for kind in KINDS},
     STUDIES: PARTS | {"kinds"},  # whatever kind it is: they know none by name
+    "demo": PARTS | KINDS | {"kinds"},
 }
 # What a part may import besides, where it does no harm to those who only read it: inside functions and for type checks.
 MAY_IMPORT_LATE: dict[str, set[str]] = {"evaluation.metrics": {"evaluation", "torch"}}
@@ -48,6 +49,7 @@ ONLY_IN: dict[str, set[str]] = {
     "huggingface_hub": {"hub"},
     "onnx": {"export"},
     "onnxscript": {"export"},
+    "gradio": {"demo"},
 }
 NO_TORCH = LEAVES - {"tensors"} | {"reports", "hub", "evaluation.metrics"}
 TORCH = {"torch", "torchvision"}
@@ -190,6 +192,8 @@ def test_no_module_imports_itself_by_way_of_others():
         ("eftgan/evaluation/metrics/fid.py", "from eftgan.evaluation.statistics import FeatureStatistics"),
         ("eftgan/evaluation/metrics/fid.py", "def f():\n    from eftgan.data import lmdb"),
         ("eftgan/training/trainer.py", "import lmdb"),
+        ("eftgan/commands/demo.py", "import gradio"),
+        ("eftgan/gan/run.py", "from eftgan.demo import studio"),
         ("eftgan/scores.py", "import torch"),
         ("eftgan/hub/card.py", "import torch"),
         ("eftgan/gan/run.py", "import huggingface_hub"),

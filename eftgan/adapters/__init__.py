@@ -5,6 +5,7 @@ from eftgan.adapters.config import PARTS, AdapterConfig
 from eftgan.adapters.insert import Insertion, insert_adapters
 from eftgan.adapters.layers import NotMergeable
 from eftgan.adapters.merge import inference_network, merge_task, mergeable
+from eftgan.adapters.mixing import BASE, Shares, at_strength, mixed_network, mixed_state
 from eftgan.adapters.storage import (
     describe_adapters,
     fingerprint,
@@ -31,6 +32,7 @@ from eftgan.adapters.transforms import TRANSFORMS, ConvTransform, LinearTransfor
 from eftgan.adapters.upsampling import fuse_upsampling
 
 __all__ = [
+    "BASE",
     "PARTS",
     "TRANSFORMS",
     "AdapterConfig",
@@ -38,12 +40,14 @@ __all__ = [
     "Insertion",
     "LinearTransform",
     "NotMergeable",
+    "Shares",
     "TaskBank",
     "TaskFile",
     "Tasks",
     "Together",
     "Transform",
     "add_task",
+    "at_strength",
     "describe_adapters",
     "fingerprint",
     "fuse_upsampling",
@@ -54,6 +58,8 @@ __all__ = [
     "load_task_file",
     "merge_task",
     "mergeable",
+    "mixed_network",
+    "mixed_state",
     "named_banks",
     "own_transforms",
     "read_task_file",

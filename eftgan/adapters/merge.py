@@ -65,10 +65,10 @@ def inference_network(model: nn.Module, name: str) -> nn.Module:
     try:
         return merge_task(model, name)
     except NotMergeable:
-        return _only_task(model, name)
+        return only_task(model, name)
 
 
-def _only_task(model: nn.Module, name: str) -> nn.Module:
+def only_task(model: nn.Module, name: str) -> nn.Module:
     """A copy of the network whose banks know one task, which is active."""
     network, registry = unwrap(model), registry_of(model)
     row = dict(registry.row(name))

@@ -3,6 +3,7 @@
 import functools
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -11,14 +12,23 @@ from eftgan.classifier.experiment import ClassifierExperiment, open_classes
 from eftgan.classifier.networks import build_network
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
-from eftgan.evaluation.task_inference import infer_tasks, logits_together, shares_features
+from eftgan.evaluation.task_inference import certainties, infer_tasks, logits_together, shares_features
 from eftgan.files import write_json
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import final_lines
 from eftgan.training.checkpoint import read_shared, read_task
 from eftgan.training.run import SavedRun
 
-Answer = tuple[str, list[tuple[str, float]]]  # a task, and its classes by probability
+Verdict = tuple[str, list[tuple[str, float]]]  # the task that is believed, and its classes by probability
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one task says of an image."""
+
+    task: str
+    certainty: float  # 0 to 1; the most certain task is believed
+    ranked: list[tuple[str, float]]  # its classes by probability
 
 
 class ClassifierRun(SavedRun[ClassifierExperiment]):
@@ -52,24 +62,30 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network, self.experiment.method)
         return network.eval()
 
-    def classify(self, image: Tensor, task: str | None = None) -> Answer:
+    def classify(self, image: Tensor, task: str | None = None) -> Verdict:
         """The task of a uint8 (3, S, S) image (inferred if not given) and its classes by probability."""
         return self.asker(task)(image)
 
-    def asker(self, task: str | None = None) -> Callable[[Tensor], Answer]:
+    def asker(self, task: str | None = None) -> Callable[[Tensor], Verdict]:
         """What classifies one image after another, with the network built once."""
         names = self.present if task is None else [self.trained[self.index(task)]]
         network = self.classifier(len(self.trained) - 1, names)
-        joined = shares_features(network, names)
 
-        def classify(image: Tensor) -> Answer:
-            logits = logits_together(network, names, self.experiment.pixels(image[None]))
-            found = int(infer_tasks(logits, joined=joined))
-            shares = logits[found][0].softmax(0)
-            ranked = sorted(zip(self.classes[names[found]], shares.tolist(), strict=True), key=lambda pair: -pair[1])
-            return names[found], ranked
+        def classify(image: Tensor) -> Verdict:
+            answers, found = self.answers(image, network, names)
+            return answers[found].task, answers[found].ranked
 
         return classify
+
+    def answers(self, image: Tensor, network: nn.Module, tasks: Sequence[str]) -> tuple[list[Answer], int]:
+        """What each task says of a uint8 (3, S, S) image, and the place of the one that is believed."""
+        logits = logits_together(network, list(tasks), self.experiment.pixels(image[None]))
+        joined = shares_features(network, list(tasks))
+        answers = []
+        for task, own, sure in zip(tasks, logits, certainties(logits, joined)[:, 0].tolist(), strict=True):
+            shares = zip(self.classes[task], own[0].softmax(0).tolist(), strict=True)
+            answers.append(Answer(task, sure, sorted(shares, key=lambda pair: -pair[1])))
+        return answers, int(infer_tasks(logits, joined=joined))
 
     def export(self, task: str, out: Path) -> list[str]:
         from eftgan.classifier.export import export_classifier

@@ -16,6 +16,7 @@ from eftgan.errors import exit_on_user_error
 VERBS: dict[str, str] = {
     "train": "train",
     "sample": "sample",
+    "demo": "demo",
     "evaluate": "evaluate",
     "compare": "compare",
     "tune": "tune",

@@ -22,16 +22,21 @@ def tile(images: Tensor, columns: int, gap: int = 2) -> Tensor:
     return canvas
 
 
-def png(picture: Tensor) -> bytes:
-    """A (3, H, W) uint8 picture as the content of a PNG file."""
+def to_pillow(picture: Tensor) -> Image.Image:
+    """A (3, H, W) uint8 picture as Pillow's."""
+    return Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy())
+
+
+def encode_png(picture: Tensor) -> bytes:
+    """The bytes of a (3, H, W) uint8 picture's PNG."""
     buffer = io.BytesIO()
-    Image.fromarray(picture.permute(1, 2, 0).contiguous().numpy()).save(buffer, "PNG")
+    to_pillow(picture).save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def save_png(picture: Tensor, path: str | os.PathLike) -> None:
     """Write a (3, H, W) uint8 picture atomically."""
-    write_bytes(path, png(picture))
+    write_bytes(path, encode_png(picture))
 
 
 def save_grid(images: Tensor, path: str | os.PathLike, columns: int = 8) -> None:

@@ -62,6 +62,18 @@ def infer_tasks(logits: list[Tensor], joined: bool) -> Tensor:
     return torch.stack([entropy(each) for each in logits]).argmin(0)
 
 
+def certainties(logits: list[Tensor], joined: bool) -> Tensor:
+    """How sure each task is (tasks, B), from 0 to 1; the largest is that of `infer_tasks`.
+
+    exp(-entropy) of its softmax, which is 1 where all of it is on one class and 1/k where it is even over k; with
+    `joined`, its best class's share of the softmax over the classes of all tasks.
+    """
+    if joined:
+        shares = torch.cat(logits, 1).softmax(1).split([each.shape[1] for each in logits], dim=1)
+        return torch.stack([each.amax(1) for each in shares])
+    return torch.stack([(-entropy(each)).exp() for each in logits])
+
+
 def infer_classes(logits: list[Tensor], tasks: Tensor) -> Tensor:
     """Index (B,) of the class within the given task of each image."""
     answers = torch.stack([each.argmax(1) for each in logits])  # (tasks, B)

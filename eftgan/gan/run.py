@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from eftgan.adapters import inference_network
 from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
-from eftgan.data.grid import png, save_grid, tile
+from eftgan.data.grid import encode_png, save_grid, tile
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.gan.experiment import GanExperiment, open_task_images
@@ -78,10 +78,13 @@ class GanRun(SavedRun[GanExperiment]):
         """
         if generator is None:
             generator = self.generator(len(self.trained) - 1, [self.tasks[self.index(task)]])
-        z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, "sample"))
-        if truncation is not None:
-            z = truncated(z, truncation)
+        z = self.noise(task, count, seed, truncation)
         return torch.cat(list(generate(inference_network(generator, task), z)))
+
+    def noise(self, task: str, count: int, seed: int, truncation: float | None = None, use: str = "sample") -> Tensor:
+        """The noise (count, Z) that images of a task are drawn from; `use` names another stream of it."""
+        z = torch.randn(count, self.experiment.network.z_dim, generator=stream(seed, task, use))
+        return z if truncation is None else truncated(z, truncation)
 
     def draw_grids(self, after: int) -> None:
         """Grids of every seen task after one task, and of its images, where none were drawn since it was trained.
@@ -145,7 +148,7 @@ class GanRun(SavedRun[GanExperiment]):
         tasks = [self.present[place] for place in shown_of(len(self.present))]
         generator = self.generator(len(self.trained) - 1, tasks)
         drawn = [self.sample(task, CARD_COLUMNS, 0, generator) for task in tasks]
-        return png(tile(torch.cat(drawn), CARD_COLUMNS))
+        return encode_png(tile(torch.cat(drawn), CARD_COLUMNS))
 
     def describe_network(self) -> str:
         return self.experiment.network.describe()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, ConvTransform, Transform, add_task, insert_adapters, using_task
 from eftgan.evaluation.task_inference import (
+    certainties,
     entropy,
     infer_classes,
     infer_tasks,
@@ -86,3 +87,18 @@ def test_least_entropy_or_largest_logit_names_the_task():
     assert infer_tasks(logits, joined=False).tolist() == [1, 0]
     assert infer_tasks(logits, joined=True).tolist() == [0, 0]
     assert infer_classes(logits, torch.tensor([1, 0])).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_the_surest_task_is_the_one_that_is_inferred(joined):
+    generator = torch.Generator().manual_seed(0)
+    logits = [3 * torch.randn(50, classes, generator=generator) for classes in (2, 3, 4)]
+    sure = certainties(logits, joined)
+    assert torch.equal(sure.argmax(0), infer_tasks(logits, joined))
+    assert bool(((sure > 0) & (sure <= 1)).all())
+
+
+def test_a_task_that_knows_nothing_is_as_sure_as_one_class_of_all_it_has():
+    even, certain = torch.zeros(1, 4), torch.tensor([[50.0, 0.0]])
+    assert certainties([even, certain], joined=False).flatten().tolist() == pytest.approx([0.25, 1.0])
+    assert certainties([even, even], joined=True).flatten().tolist() == pytest.approx([1 / 8, 1 / 8])
