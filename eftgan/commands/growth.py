@@ -19,7 +19,9 @@ EXAMPLES = """\
 eftgan growth --model resnet18 --a 8 --b 16
 eftgan growth --model resnet18 --a 8 --b 16 --layers        every layer's effective group sizes
 eftgan growth --model torchvision:resnet50 --classes 100
-eftgan growth --model stackgan stages=3 --a 32 --b 16       keys of the network, as in a config"""
+eftgan growth --model stackgan stages=3 --a 32 --b 16       keys of the network, as in a config
+eftgan growth --model stackgan --kind lora --rank 31        another kind of transformation
+eftgan growth --model stackgan --kind left --option rank=68 --option additive=false"""
 
 USUAL_SIZES = {"alexnet": 224, "vgg16_tiny": 64}
 
@@ -31,6 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--b", type=int, default=16, help="group size of the 1x1 convolution")
     parser.add_argument("--mode", choices=("serial", "parallel"), default="serial")
     parser.add_argument("--kind", default="eft", help="of the transformations, as adapters.kind in a config")
+    parser.add_argument("--rank", type=int, help="of kinds that have one: adafm (0: full), lora, llora, left")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="key=value", help="what only this kind knows, as in a config"
+    )
     parser.add_argument("--gate", default="", help="behind every layer: channel, which CCLL (--kind ccll) has")
     parser.add_argument("--exclude", nargs="*", default=(), help="patterns of layers without adapters, e.g. stem*")
     parser.add_argument("--classes", type=int, help="outputs of a classifier's head (default: 10)")
@@ -44,7 +50,10 @@ def run(args: argparse.Namespace) -> None:
     from eftgan.evaluation.growth import format_growth
     from eftgan.models.gans import GANS
 
-    adapters = AdapterConfig(args.a, args.b, args.mode, exclude=tuple(args.exclude), kind=args.kind, gate=args.gate)
+    options = options_of(args.option) | ({} if args.rank is None else {"rank": args.rank})
+    adapters = AdapterConfig(
+        args.a, args.b, args.mode, exclude=tuple(args.exclude), kind=args.kind, options=options, gate=args.gate
+    )
     if args.model in GANS:
         for option in ("classes", "size"):
             if getattr(args, option) is not None:
@@ -59,15 +68,22 @@ def run(args: argparse.Namespace) -> None:
     print("\n".join([format_growth(found, args.layers), *rounding_note(found, adapters)]))
 
 
-def gan_family(name: str, words: Sequence[str] = ()) -> "GanFamily":
-    """A family of GANs by its name, shaped by `key=value` words."""
-    from eftgan.config import apply_override, build
-    from eftgan.models.gans import GANS
+def options_of(words: Sequence[str]) -> dict[str, Any]:
+    """Settings from `key=value` words."""
+    from eftgan.config import apply_override
 
-    data: dict[str, Any] = {"name": name}
+    data: dict[str, Any] = {}
     for word in words:
         apply_override(data, word)
-    return build(GANS[name], data, name)
+    return data
+
+
+def gan_family(name: str, words: Sequence[str] = ()) -> "GanFamily":
+    """A family of GANs by its name, shaped by `key=value` words."""
+    from eftgan.config import build
+    from eftgan.models.gans import GANS
+
+    return build(GANS[name], {"name": name} | options_of(words), name)
 
 
 def gan_growth(family: "GanFamily", adapters: "AdapterConfig") -> "Growth":
