@@ -21,6 +21,9 @@ eftgan compare my.yaml --methods finetune,eft training.steps=2000
 eftgan compare shapes_ablations --methods eft,no_transfer,parallel --seeds 0,1,2"""
 
 
+NEUTRAL = {"first_transforms": "neutral"}  # what `own_first_task` says where a first task fits every kind of adapters
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="X.yaml, or a name such as gan/shapes; recipes are the files X/RECIPE.yaml")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="any key of the config")
@@ -76,7 +79,8 @@ def compare_methods(
 ) -> list[Path]:
     """Train every recipe with every seed, going on where an earlier call stopped; returns the report's files.
 
-    The first task is trained once per seed; methods that would train it alike take it over from there.
+    The first task is trained once per seed; methods that would train it alike take it over from there. Those that
+    leave their first transforms neutral share one of their own.
     `overrides` hold for all of them. `command` is what the runs say they were made by.
     """
     from eftgan.config import read_yaml
@@ -110,7 +114,7 @@ def _others(out: Path, runs: Sequence[Path]) -> list[Path]:
         return facts.get("kind"), facts.get("tasks")
 
     found = (RunFolder(path.parent) for path in sorted(out.glob("*-seed*/config.yaml")))
-    trained = [each.path for each in found if each.scores.is_file() and not each.path.name.startswith("first-seed")]
+    trained = [each.path for each in found if each.scores.is_file() and not each.path.name.startswith("first-")]
     return [path for path in trained if path not in runs and sequence(path) == sequence(runs[0])]
 
 
@@ -150,7 +154,11 @@ def _experiment(
     whole["title"] = None if recipe in METHODS else whole.get("title") or recipe
     experiment = build(kind.experiment_type, whole, str(source))
     method = experiment.method
-    if method.fresh or method.follows_training or method.own_first_task or not kind.shares_first_task(experiment):
+    if method.fresh or method.follows_training:
+        return experiment
+    if method.own_first_task == NEUTRAL:
+        return dataclasses.replace(experiment, start=str(out / f"first-neutral-seed{seed}"))
+    if method.own_first_task or not kind.shares_first_task(experiment):
         return experiment
     return dataclasses.replace(experiment, start=str(out / f"first-seed{seed}"))
 
@@ -167,5 +175,7 @@ def _first_task(kind: "Kind[Any, Any, Any]", data: dict[str, Any], experiment: A
     """The one-task run that an experiment starts from."""
     from eftgan.config import build
 
-    alone = {"method": {"name": "finetune"}, "seed": experiment.seed, "out": experiment.start, "title": None}
+    neutral = experiment.method.own_first_task == NEUTRAL
+    method = {"name": "eft", **NEUTRAL} if neutral else {"name": "finetune"}
+    alone = {"method": method, "seed": experiment.seed, "out": experiment.start, "title": None}
     return build(kind.experiment_type, {**data, **kind.only_first_task(data), **alone})
