@@ -27,7 +27,9 @@ USUAL_SIZES = {"alexnet": 224, "vgg16_tiny": 64}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="resnet18", help="a classifier, torchvision:NAME, or a GAN: stackgan")
+    parser.add_argument(
+        "--model", default="resnet18", help="a classifier, torchvision:NAME, or a GAN: stackgan, dcgan, fastgan"
+    )
     parser.add_argument("keys", nargs="*", metavar="key=value", help="a GAN's keys, as in the network: of a config")
     parser.add_argument("--a", type=int, default=8, help="group size of the 3x3 convolution")
     parser.add_argument("--b", type=int, default=16, help="group size of the 1x1 convolution")
@@ -38,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--option", action="append", default=[], metavar="key=value", help="what only this kind knows, as in a config"
     )
     parser.add_argument("--gate", default="", help="behind every layer: channel, which CCLL (--kind ccll) has")
+    parser.add_argument(
+        "--whole-discriminators", action="store_true", help="a GAN's discriminators train whole: no task keeps them"
+    )
     parser.add_argument("--exclude", nargs="*", default=(), help="patterns of layers without adapters, e.g. stem*")
     parser.add_argument("--classes", type=int, help="outputs of a classifier's head (default: 10)")
     parser.add_argument("--size", type=int, help="a classifier's image size (default: the network's usual one)")
@@ -59,8 +64,10 @@ def run(args: argparse.Namespace) -> None:
             if getattr(args, option) is not None:
                 keys = ", ".join(each.name for each in dataclasses.fields(GANS[args.model]) if each.name != "name")
                 raise UserError(f"--{option} is for classifiers; {args.model} has the keys {keys}: give key=value")
-        found = gan_growth(gan_family(args.model, args.keys), adapters)
+        found = gan_growth(gan_family(args.model, args.keys), adapters, whole=args.whole_discriminators)
     else:
+        if args.whole_discriminators:
+            raise UserError(f"--whole-discriminators is for GANs ({', '.join(GANS)})")
         if args.keys:
             raise UserError(f"{args.keys[0]!r}: keys are for GANs ({', '.join(GANS)}); a classifier has --size")
         classes = 10 if args.classes is None else args.classes
@@ -86,8 +93,11 @@ def gan_family(name: str, words: Sequence[str] = ()) -> "GanFamily":
     return build(GANS[name], {"name": name} | options_of(words), name)
 
 
-def gan_growth(family: "GanFamily", adapters: "AdapterConfig") -> "Growth":
-    """Generator and discriminators together, as the paper counts; heads of discriminators are per task."""
+def gan_growth(family: "GanFamily", adapters: "AdapterConfig", whole: bool = False) -> "Growth":
+    """Generator and discriminators together, as the paper counts; heads of discriminators are per task.
+
+    whole: the discriminators train whole, and nothing of them is a task's.
+    """
     import torch
 
     from eftgan.evaluation.growth import growth_of, total_growth
@@ -95,11 +105,15 @@ def gan_growth(family: "GanFamily", adapters: "AdapterConfig") -> "Growth":
 
     with torch.device("meta"):
         networks = {GENERATOR: family.generator(), **family.discriminators()}
-    heads = {role: () if role == GENERATOR else family.heads for role in networks}
-    return total_growth({
-        role: growth_of(network, dataclasses.replace(adapters, heads=heads[role]), family.example(role))
-        for role, network in networks.items()
-    })  # fmt: skip
+    found = {}
+    for role, network in networks.items():
+        config = dataclasses.replace(adapters, heads=() if role == GENERATOR else family.heads)
+        if whole and role != GENERATOR:
+            config = dataclasses.replace(config, parts=("heads",))
+        found[role] = growth_of(network, config, family.example(role))
+        if whole and role != GENERATOR:
+            found[role] = dataclasses.replace(found[role], head_parameters=0, bytes_task=0)
+    return total_growth(found)
 
 
 def classifier_growth(name: str, classes: int, adapters: "AdapterConfig", size: int | None = None) -> "Growth":

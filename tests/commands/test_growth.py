@@ -75,10 +75,9 @@ def test_three_stage_stackgan_grows_by_the_expected_counts():
 )
 def test_kinds_of_low_rank_grow_stackgan_by_the_expected_share(size, kind, options, both, generator):
     words = [] if size == 64 else ["base_size=32", "ngf=16", "ndf=32"]
-    counted = gan_growth(gan_family("stackgan", words), AdapterConfig(kind=kind, options=options))
-    own = sum(layer.parameters for layer in counted.layers if layer.name.startswith("generator."))
-    assert 100 * counted.parameter_growth == pytest.approx(both, abs=0.005)
-    assert 100 * own / counted.base_parameters == pytest.approx(generator, abs=0.005)
+    family, adapters = gan_family("stackgan", words), AdapterConfig(kind=kind, options=options)
+    assert 100 * gan_growth(family, adapters).parameter_growth == pytest.approx(both, abs=0.005)
+    assert 100 * gan_growth(family, adapters, whole=True).parameter_growth == pytest.approx(generator, abs=0.005)
 
 
 @pytest.mark.parametrize(("a", "percent"), [(16, 3.60), (32, 5.83)])
@@ -89,6 +88,13 @@ def test_a_squashed_branch_adds_72_weights_per_output_to_eft(a, percent):
     for layer, eft in zip(counted.layers, plain.layers, strict=True):
         if layer.sizes["branch"] == 8:
             assert layer.parameters - eft.parameters == 9 * 8 * layer.outputs
+
+
+def test_whole_discriminators_belong_to_no_task():
+    counted = gan_growth(gan_family("stackgan"), AdapterConfig(32, 16), whole=True)
+    assert (counted.base_parameters, counted.head_parameters) == (18_647_233, 0)
+    assert {layer.name.partition(".")[0] for layer in counted.layers} == {"generator"}
+    assert 100 * counted.parameter_growth == pytest.approx(3.15, abs=0.005)
 
 
 def test_a_kinds_rank_and_options_can_be_given(capsys):
@@ -106,6 +112,7 @@ def test_a_kinds_rank_and_options_can_be_given(capsys):
         (["--kind", "lora", "--option", "rank=many"], "option 'rank' of kind lora must be a number, got 'many'"),
         (["--kind", "left", "--option", "additive=2"], "option 'additive' of kind left must be true or false, got 2"),
         (["--kind", "residual", "--mode", "parallel"], "mode parallel is a setting of kind eft"),
+        (["--model", "resnet18", "--whole-discriminators"], "--whole-discriminators is for GANs"),
         (["--kind", "residual", "--option", "branch=0"], "branch must be a whole number, at least 1, got 0"),
     ],
 )
