@@ -68,10 +68,15 @@ class AdapterConfig:
             hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(TRANSFORMS)}"
             raise UserError(f"no adapters of kind {self.kind!r}; {hint}")
         planner = TRANSFORMS[self.kind]
-        known = [each.name for each in dataclasses.fields(planner)]
-        for key in self.options:
+        known = {each.name: each.default for each in dataclasses.fields(planner)}
+        for key, value in self.options.items():
             if key not in known:
                 raise UserError(f"kind {self.kind} has no option {key!r}; it knows: {', '.join(known) or 'none'}")
+            for kind, noun in ((bool, "true or false"), (str, "a word"), (int | float, "a number")):
+                if isinstance(known[key], kind):
+                    if not isinstance(value, kind):
+                        raise UserError(f"option {key!r} of kind {self.kind} must be {noun}, got {value!r}")
+                    break
         return planner(**self.options)
 
     def group_sizes(self, name: str) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from eftgan.adapters.config import PARTS, AdapterConfig, Part
 from eftgan.adapters.gates import GATES
 from eftgan.adapters.graph import LAYERS, NORMS, batchnorm_after, batchnorm_beside, read_bare, trace
 from eftgan.adapters.layers import Layer, axes_of, has_own_weight, outputs_of
+from eftgan.adapters.spectral import rest_when_frozen
 from eftgan.adapters.transforms import Mode, Site, Transform
 from eftgan.errors import UserError
 
@@ -86,6 +87,7 @@ def insert_adapters(model: nn.Module, config: AdapterConfig | None = None) -> In
     if not banks:
         raise UserError(f"{type(model).__name__} has no layer that {', '.join(config.parts)} could be put on")
     replace_modules(model, banks)
+    rest_when_frozen(model)
     return insertion
 
 

@@ -137,7 +137,7 @@ class ClassifierExperiment(Experiment):
         if mine != its:
             raise UserError(f"start={self.start}: its classes come from {its.name}, {its.data}")
         banks = [each.method.banks(CLASSIFIER, each.adapters.config()) for each in (self, other)]
-        if banks[0] != banks[1]:
+        if banks[0] != banks[1] and self.method.first_transforms != "neutral":
             raise UserError(
                 f"start={self.start}: it was trained by {other.method.name}, whose tasks have other parts than those "
                 f"of {self.method.name}, or with other adapters"

@@ -19,19 +19,30 @@ EXAMPLES = """\
 eftgan growth --model resnet18 --a 8 --b 16
 eftgan growth --model resnet18 --a 8 --b 16 --layers        every layer's effective group sizes
 eftgan growth --model torchvision:resnet50 --classes 100
-eftgan growth --model stackgan stages=3 --a 32 --b 16       keys of the network, as in a config"""
+eftgan growth --model stackgan stages=3 --a 32 --b 16       keys of the network, as in a config
+eftgan growth --model stackgan --kind lora --rank 31        another kind of transformation
+eftgan growth --model stackgan --kind left --option rank=68 --option additive=false"""
 
 USUAL_SIZES = {"alexnet": 224, "vgg16_tiny": 64}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="resnet18", help="a classifier, torchvision:NAME, or a GAN: stackgan")
+    parser.add_argument(
+        "--model", default="resnet18", help="a classifier, torchvision:NAME, or a GAN: stackgan, dcgan, fastgan"
+    )
     parser.add_argument("keys", nargs="*", metavar="key=value", help="a GAN's keys, as in the network: of a config")
     parser.add_argument("--a", type=int, default=8, help="group size of the 3x3 convolution")
     parser.add_argument("--b", type=int, default=16, help="group size of the 1x1 convolution")
     parser.add_argument("--mode", choices=("serial", "parallel"), default="serial", help="behind a layer, or beside it")
     parser.add_argument("--kind", default="eft", help="of the transformations, as adapters.kind in a config")
+    parser.add_argument("--rank", type=int, help="of kinds that have one: adafm (0: full), lora, llora, left")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="key=value", help="what only this kind knows, as in a config"
+    )
     parser.add_argument("--gate", default="", help="behind every layer: channel, which CCLL (--kind ccll) has")
+    parser.add_argument(
+        "--whole-discriminators", action="store_true", help="a GAN's discriminators train whole: no task keeps them"
+    )
     parser.add_argument("--exclude", nargs="*", default=(), help="patterns of layers without adapters, e.g. stem*")
     parser.add_argument("--classes", type=int, help="outputs of a classifier's head (default: 10)")
     parser.add_argument("--size", type=int, help="a classifier's image size (default: the network's usual one)")
@@ -44,14 +55,19 @@ def run(args: argparse.Namespace) -> None:
     from eftgan.evaluation.growth import format_growth
     from eftgan.models.gans import GANS
 
-    adapters = AdapterConfig(args.a, args.b, args.mode, exclude=tuple(args.exclude), kind=args.kind, gate=args.gate)
+    options = options_of(args.option) | ({} if args.rank is None else {"rank": args.rank})
+    adapters = AdapterConfig(
+        args.a, args.b, args.mode, exclude=tuple(args.exclude), kind=args.kind, options=options, gate=args.gate
+    )
     if args.model in GANS:
         for option in ("classes", "size"):
             if getattr(args, option) is not None:
                 keys = ", ".join(each.name for each in dataclasses.fields(GANS[args.model]) if each.name != "name")
                 raise UserError(f"--{option} is for classifiers; {args.model} has the keys {keys}: give key=value")
-        found = gan_growth(gan_family(args.model, args.keys), adapters)
+        found = gan_growth(gan_family(args.model, args.keys), adapters, whole=args.whole_discriminators)
     else:
+        if args.whole_discriminators:
+            raise UserError(f"--whole-discriminators is for GANs ({', '.join(GANS)})")
         if args.keys:
             raise UserError(f"{args.keys[0]!r}: keys are for GANs ({', '.join(GANS)}); a classifier has --size")
         classes = 10 if args.classes is None else args.classes
@@ -59,19 +75,29 @@ def run(args: argparse.Namespace) -> None:
     print("\n".join([format_growth(found, args.layers), *rounding_note(found, adapters)]))
 
 
-def gan_family(name: str, words: Sequence[str] = ()) -> "GanFamily":
-    """A family of GANs by its name, shaped by `key=value` words."""
-    from eftgan.config import apply_override, build
-    from eftgan.models.gans import GANS
+def options_of(words: Sequence[str]) -> dict[str, Any]:
+    """Settings from `key=value` words."""
+    from eftgan.config import apply_override
 
-    data: dict[str, Any] = {"name": name}
+    data: dict[str, Any] = {}
     for word in words:
         apply_override(data, word)
-    return build(GANS[name], data, name)
+    return data
 
 
-def gan_growth(family: "GanFamily", adapters: "AdapterConfig") -> "Growth":
-    """Generator and discriminators together, as the paper counts; heads of discriminators are per task."""
+def gan_family(name: str, words: Sequence[str] = ()) -> "GanFamily":
+    """A family of GANs by its name, shaped by `key=value` words."""
+    from eftgan.config import build
+    from eftgan.models.gans import GANS
+
+    return build(GANS[name], {"name": name} | options_of(words), name)
+
+
+def gan_growth(family: "GanFamily", adapters: "AdapterConfig", whole: bool = False) -> "Growth":
+    """Generator and discriminators together, as the paper counts; heads of discriminators are per task.
+
+    whole: the discriminators train whole, and nothing of them is a task's.
+    """
     import torch
 
     from eftgan.evaluation.growth import growth_of, total_growth
@@ -79,11 +105,15 @@ def gan_growth(family: "GanFamily", adapters: "AdapterConfig") -> "Growth":
 
     with torch.device("meta"):
         networks = {GENERATOR: family.generator(), **family.discriminators()}
-    heads = {role: () if role == GENERATOR else family.heads for role in networks}
-    return total_growth({
-        role: growth_of(network, dataclasses.replace(adapters, heads=heads[role]), family.example(role))
-        for role, network in networks.items()
-    })  # fmt: skip
+    found = {}
+    for role, network in networks.items():
+        config = dataclasses.replace(adapters, heads=() if role == GENERATOR else family.heads)
+        if whole and role != GENERATOR:
+            config = dataclasses.replace(config, parts=("heads",))
+        found[role] = growth_of(network, config, family.example(role))
+        if whole and role != GENERATOR:
+            found[role] = dataclasses.replace(found[role], head_parameters=0, bytes_task=0)
+    return total_growth(found)
 
 
 def classifier_growth(name: str, classes: int, adapters: "AdapterConfig", size: int | None = None) -> "Growth":

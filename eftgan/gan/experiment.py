@@ -123,9 +123,10 @@ class GanExperiment(Experiment):
 
     def check_start(self, other: "GanExperiment") -> None:
         refuse_differences(self, other, ("seed", "network", "held_out"))
-        if not self.adapters.contain(other.adapters):
+        if self.method.first_transforms != "neutral" and not self.adapters.contain(other.adapters):
             raise UserError(
-                f"start={self.start}: it was trained with other adapter sizes; group sizes may be its own or multiples"
+                f"start={self.start}: it was trained with other adapter sizes; group sizes may be its own or "
+                "multiples, and a first task with method.first_transforms=neutral fits all sizes and kinds"
             )
         if other.tasks[0] != self.tasks[0]:
             raise UserError(f"start={self.start}: its task is not the first of this sequence")

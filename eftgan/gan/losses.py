@@ -67,7 +67,24 @@ def colours_like_coarser(fakes: list[Tensor]) -> Tensor | float:
     return sum(colour_consistency(coarse, fine) for coarse, fine in itertools.pairwise(fakes))
 
 
+def hinge_discriminator_loss(real_logits: Tensor, fake_logits: Tensor) -> Tensor:
+    """max(0, 1 - D(real)) + max(0, 1 + D(fake)), each a mean over the batch."""
+    return F.relu(1 - real_logits).mean() + F.relu(1 + fake_logits).mean()
+
+
+def hinge_generator_loss(fake_logits: Tensor) -> Tensor:
+    """-D(fake), a mean over the batch."""
+    return -fake_logits.mean()
+
+
+def reconstruction_loss(drawn: Tensor, images: Tensor) -> Tensor:
+    """Mean absolute difference of what a discriminator draws (B, C, h, w) from the images, averaged to that size."""
+    return (drawn - F.adaptive_avg_pool2d(images, drawn.shape[-2:])).abs().mean()
+
+
 ADVERSARIAL: dict[str, Adversarial] = {
     "logistic": Adversarial(discriminator_loss, generator_loss),  # non-saturating (Goodfellow et al. 2014)
+    "hinge": Adversarial(hinge_discriminator_loss, hinge_generator_loss),  # (Lim and Ye 2017)
 }
+RECONSTRUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"l1": reconstruction_loss}
 REGULARISERS: dict[str, Callable[[list[Tensor]], Tensor | float]] = {"colour-consistency": colours_like_coarser}

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import torch
 from torch import nn
 
+from eftgan.adapters import insert_adapters, named_banks
 from eftgan.adapters.codes import fuse_codes
 from eftgan.adapters.upsampling import fuse_upsampling
 from eftgan.data.streams import stream
@@ -46,11 +48,25 @@ def build_generator(experiment: GanExperiment) -> nn.Module:
 def _insert(experiment: GanExperiment, networks: dict[str, nn.Module]) -> None:
     heads = {role: experiment.network.heads if role.startswith(DISCRIMINATOR) else () for role in networks}
     experiment.method.prepare(networks, {role: experiment.adapters.config(heads[role]) for role in networks})
+    _refuse_kind_without_layers(experiment, networks[GENERATOR])
     for network in networks.values():
         if experiment.training.fast_upsampling:
             fuse_upsampling(network)
         if experiment.training.fast_codes:
             fuse_codes(network)
+
+
+def _refuse_kind_without_layers(experiment: GanExperiment, generator: nn.Module) -> None:
+    """A task that could change nothing but normalisation is a mistake, not an experiment."""
+    banks = experiment.method.banks(GENERATOR, experiment.adapters.config())
+    if "transforms" not in banks.parts or any(bank.part == "transforms" for _, bank in named_banks(generator)):
+        return
+    with torch.device("meta"):
+        reasons = insert_adapters(experiment.network.generator(), banks).shared.values()
+    raise UserError(
+        f"adapters.kind: {banks.kind} has no layer of {experiment.network.title}'s generator that it could go on "
+        f"({next(iter(reasons), 'it has none')})"
+    )
 
 
 def _load_published(experiment: GanExperiment, networks: dict[str, nn.Module], files: dict[str, str]) -> None:

@@ -26,7 +26,7 @@ from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.gan.diffaugment import diff_augment
 from eftgan.gan.experiment import GanTask, GanTraining
-from eftgan.gan.losses import ADVERSARIAL, REGULARISERS, Adversarial, gradient_penalty
+from eftgan.gan.losses import ADVERSARIAL, RECONSTRUCTIONS, REGULARISERS, Adversarial, gradient_penalty
 from eftgan.gan.probe import gan_probe
 from eftgan.gan.recalibrate import recalibrate
 from eftgan.gan.round_robin import RoundRobinBatches
@@ -168,12 +168,18 @@ class GanTrainer(Trainer[GanTask]):
     def _discriminator_loss(
         self, discriminate: nn.Module, real: Tensor, fake: Tensor, augment: Callable[[Tensor], Tensor], micro: int
     ) -> Tensor:
-        """Adversarial, and every few batches the penalty on the real images."""
+        """Adversarial, what the family adds, and every few batches the penalty on the real images."""
         penalised = self.options.r1 > 0 and micro % PENALTY_EVERY == 0
         real = real.detach().requires_grad_(penalised)
         # Two forwards: BatchNorm must not mix real and fake statistics.
-        real_logits, fake_logits = discriminate(augment(real)), discriminate(augment(fake))
-        loss = self.adversarial.discriminator(real_logits, fake_logits)
+        shown = augment(real)
+        if self.family.reconstruction:
+            real_logits, drawn = discriminate(shown, reconstruct=True)
+        else:
+            real_logits = discriminate(shown)
+        loss = self.adversarial.discriminator(real_logits, discriminate(augment(fake)))
+        if self.family.reconstruction:
+            loss = loss + RECONSTRUCTIONS[self.family.reconstruction](drawn, shown.detach())
         if penalised:
             loss = loss + self.options.r1 * PENALTY_EVERY * gradient_penalty(real_logits, real)
         return loss

@@ -46,7 +46,7 @@ class Method:
         Positive, Doc("tasks after the first: their learning rate, as a multiple of the training's own")
     ] = 1.0
 
-    # Where a method lets people choose one of these three, a field takes the place of the property.
+    # Where a method lets people choose one of these four, a field takes the place of the property.
 
     @property
     def base(self) -> str:
@@ -62,6 +62,11 @@ class Method:
     def first_init(self) -> str:
         """Where the first task's own parts start."""
         return "identity"
+
+    @property
+    def first_transforms(self) -> str:
+        """train, or neutral: those of the first task stay untrained, and a first task fits every kind of them."""
+        return "train"
 
     @classmethod
     def suits(cls, kind: str) -> bool:

@@ -1,14 +1,16 @@
 """Efficient feature transformations (Verma et al., CVPR 2021)."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import Doc
 
-from eftgan.adapters import task_names
+from eftgan.adapters import AdapterConfig, task_modules, task_names
 from eftgan.config import OnlyFor
+from eftgan.errors import UserError
 from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
 from eftgan.methods.frozen_base import FrozenBase
@@ -26,6 +28,13 @@ class Eft(FrozenBase):
         str, Doc("where tau_t starts: previous, identity, random, a task's name, or nearest (of the likest images)")
     ] = "previous"
     first_init: Annotated[Literal["identity", "random"], Doc("where tau_1 starts")] = "identity"
+    first_transforms: Annotated[
+        Literal["train", "neutral"],
+        Doc(
+            "neutral: tau_1's transforms stay untrained, so that the first task fits adapters of every kind and size; "
+            "whole discriminators then have none"
+        ),
+    ] = "train"
     discriminator: Annotated[
         Literal["eft", "full", "restart"],
         Doc(
@@ -38,10 +47,44 @@ class Eft(FrozenBase):
         FeatureMargin | None, Doc("keep the features of the tasks apart; null: off"), OnlyFor("classifier")
     ] = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.first_transforms == "neutral" and self.first_init == "random":
+            raise UserError("method.first_transforms: neutral keeps tau_1 at its neutral start; first_init: random not")
+
     @property
     def own_first_task(self) -> dict[str, str]:
-        usual = {"first_init": "identity", "base": "train"}
+        usual = {"first_init": "identity", "base": "train", "first_transforms": "train"}
         return {key: getattr(self, key) for key in usual if getattr(self, key) != usual[key]}
+
+    def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
+        if self.first_transforms == "neutral" and not self._adapts(role):
+            return dataclasses.replace(config, parts=("norms", "heads"))
+        return config
+
+    def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
+        parameters = super().trainable(networks, task)
+        for role, network in networks.items():
+            held = self._neutral(network, task)
+            for parameter in held.values():
+                parameter.requires_grad_(False)
+            parameters[role] = [parameter for parameter in parameters[role] if parameter.requires_grad]
+        return parameters
+
+    def _neutral(self, network: nn.Module, task: str) -> dict[str, nn.Parameter]:
+        """Parameters of transforms that the task must leave in their neutral state."""
+        if self.first_transforms == "train" or task_names(network)[0] != task:
+            return {}
+        modules = enumerate(task_modules(network, task, "transforms"))
+        return {f"{index}: {key}": p for index, module in modules for key, p in module.named_parameters()}
+
+    def frozen(self, networks: Networks, task: str) -> dict[str, Tensor]:
+        neutral = {
+            f"{role}: transform {key}": parameter.detach()
+            for role, network in networks.items()
+            for key, parameter in self._neutral(network, task).items()
+        }
+        return super().frozen(networks, task) | neutral
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         super().grow(networks, task, init=init, head_size=head_size)

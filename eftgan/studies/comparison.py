@@ -19,6 +19,9 @@ from eftgan.runfolder import RunFolder
 from eftgan.studies.sharing import AnyKind, Job, share_jobs
 from eftgan.training.experiment import Experiment
 
+NEUTRAL = {"first_transforms": "neutral"}  # what `own_first_task` says where a first task fits every kind of adapters
+FIRST_TASKS = {"first": "finetune", "first-neutral": {"name": "eft", **NEUTRAL}}  # their methods, by the runs' names
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -114,13 +117,13 @@ def plan_comparison(
     _refuse_equal_names(names)
     jobs = []
     for seed in dict.fromkeys(seeds):
-        first = None
+        firsts: dict[str, Job] = {}
         for name in names:
-            experiment = _experiment(kind, config, overrides, name, seed, out)
-            if shares := _shares_first_task(kind, experiment):
-                first = first or Job(first_task(kind, data, seed, out))
+            experiment, first = _experiment(kind, config, overrides, name, seed, out), None
+            if shared := _shared_first_task(kind, experiment):
+                first = firsts.setdefault(shared, Job(first_task(kind, data, seed, out, FIRST_TASKS[shared], shared)))
                 experiment = dataclasses.replace(experiment, start=first.experiment.out)
-            jobs.append(Job(experiment, first if shares else None))
+            jobs.append(Job(experiment, first))
     return Comparison(kind, out, jobs)
 
 
@@ -149,7 +152,7 @@ def _others(out: Path, runs: Sequence[Path]) -> list[Path]:
         return facts.get("kind"), facts.get("tasks")
 
     found = (RunFolder(path.parent) for path in sorted(out.glob("*-seed*/config.yaml")))
-    trained = [each.path for each in found if each.scores.is_file() and not each.path.name.startswith("first-seed")]
+    trained = [each.path for each in found if each.scores.is_file() and not each.path.name.startswith("first-")]
     return [path for path in trained if path not in runs and sequence(path) == sequence(runs[0])]
 
 
@@ -200,10 +203,14 @@ def _experiment(kind: AnyKind, config: Path, overrides: Sequence[str], recipe: s
     return build(kind.experiment_type, whole, str(source))
 
 
-def _shares_first_task(kind: AnyKind, experiment: Experiment) -> bool:
+def _shared_first_task(kind: AnyKind, experiment: Experiment) -> str | None:
+    """Which of FIRST_TASKS an experiment can begin with; none where it trains its own."""
     method = experiment.method
-    own = method.fresh or method.follows_training or method.own_first_task
-    return not own and kind.shares_first_task(experiment)
+    if method.fresh or method.follows_training:
+        return None
+    if method.own_first_task == NEUTRAL:
+        return "first-neutral"
+    return "first" if not method.own_first_task and kind.shares_first_task(experiment) else None
 
 
 def _unknown(recipe: str, methods: Sequence[str], folder: Path) -> UserError:
@@ -214,7 +221,9 @@ def _unknown(recipe: str, methods: Sequence[str], folder: Path) -> UserError:
     return UserError(f"no method or recipe {recipe!r}; {hint} are: {', '.join(known)}")
 
 
-def first_task(kind: AnyKind, data: dict[str, Any], seed: int, out: Path, method: Any = "finetune") -> Experiment:
+def first_task(
+    kind: AnyKind, data: dict[str, Any], seed: int, out: Path, method: Any = "finetune", name: str = "first"
+) -> Experiment:
     """The one-task run that others start from."""
-    alone = {"method": method, "seed": seed, "out": str(out / f"first-seed{seed}"), "title": None}
+    alone = {"method": method, "seed": seed, "out": str(out / f"{name}-seed{seed}"), "title": None}
     return build(kind.experiment_type, {**data, **kind.first_tasks(data, 1), **alone})

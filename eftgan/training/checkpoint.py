@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.storage import describe_adapters
 from eftgan.adapters.taskfile import read_task_file, write_task_file
 from eftgan.adapters.tasks import numbered
-from eftgan.adapters.transforms import widened
 from eftgan.errors import UserError
 from eftgan.files import settled_digest
 from eftgan.methods import Method, Networks
@@ -157,11 +156,14 @@ def save_training(
 
 
 def restore_networks(
-    folder: RunFolder, networks: Networks, method: Method, *, widen: bool = False
+    folder: RunFolder,
+    networks: Networks,
+    method: Method,
+    fit: Callable[[nn.Module, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda network, state: state,
 ) -> tuple[Progress, dict[str, Tensor] | None]:
     """Give networks and method the newest whole state, if there is one; its tensors serve `restore_optimizers`.
 
-    widen: the networks' transforms may have wider groups than the state's.
+    fit: writes a state for networks whose transforms are others than the state's.
     """
     found = load_state(folder)
     if found is None:
@@ -179,8 +181,7 @@ def restore_networks(
             if role in from_files:
                 continue
             restore_layout(network, facts["layouts"][role])
-            state = below(f"network/{role}", tensors)
-            network.load_state_dict(widened(state, network.state_dict()) if widen else state)
+            network.load_state_dict(fit(network, below(f"network/{role}", tensors)))
         method.load_state_dict(below("method", tensors), networks)
         return Progress(**facts["progress"]), tensors
 

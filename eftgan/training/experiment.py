@@ -39,9 +39,13 @@ class Adapters:
         default_factory=dict
     )
 
-    kind: Annotated[str, Doc("which transformation: eft, batche, ccll, mask; some methods choose it themselves")] = (
-        "eft"
-    )
+    kind: Annotated[
+        str,
+        Doc(
+            "which transformation: eft, adafm, lora, llora, left, residual (docs/transforms.md), batche, ccll, mask; "
+            "some methods choose it themselves"
+        ),
+    ] = "eft"
     options: Annotated[dict[str, int | float | str | bool], Doc("what only this kind knows")] = field(
         default_factory=dict
     )

@@ -10,6 +10,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from eftgan.adapters import remove_task, select_task, task_names
+from eftgan.adapters.fit import with_neutral_transforms, with_wider_groups
 from eftgan.data.streams import stream_seed
 from eftgan.errors import UserError
 from eftgan.files import write_json
@@ -140,8 +141,12 @@ class Trainer(Generic[AnyTask]):
             print(f"{self.folder.path}: no resume state; going on from the files of {', '.join(finished)}")
 
     def _take_over_first_task(self, start: RunFolder, task: str, probe: Probe) -> None:
-        """Begin with another run's finished first task as if it had been trained here; its groups may be narrower."""
-        self.progress, tensors = restore_networks(start, self.networks, Method(), widen=True)
+        """Begin with another run's finished first task as if it had been trained here.
+
+        Its groups may be narrower; where it left its transforms neutral, those of this run may be of any kind.
+        """
+        fit = with_neutral_transforms if self.method.first_transforms == "neutral" else with_wider_groups
+        self.progress, tensors = restore_networks(start, self.networks, Method(), fit)
         self.read_further(tensors or {})
         for network in self.networks.values():
             network.to(self.accelerator.device)

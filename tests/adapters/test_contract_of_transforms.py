@@ -1,7 +1,7 @@
 """One promise for every kind of transformation and every mode: neutral at the start, alive, storable, mergeable."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -27,6 +27,7 @@ from eftgan.adapters import (
     task_state,
     train_only,
 )
+from eftgan.adapters.transforms.residual import Branched
 
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 
@@ -40,6 +41,7 @@ class Case:
     mode: str = "serial"
     bias: bool = True
     kind: str = "eft"
+    options: dict[str, int | bool] = field(default_factory=dict)
     fused: bool | None = None  # None: not a pair of convolutions
     one_layer: bool | None = None  # merging leaves a single layer; None: either will do
     norm: bool | None = None  # whether a BatchNorm follows (default: behind convolutions) and folds in merging
@@ -53,7 +55,7 @@ class Case:
         return nn.Sequential(layer, *([behind] if norm and behind is not None else []), nn.ReLU())
 
     def config(self) -> AdapterConfig:
-        return AdapterConfig(self.a, self.b, mode=self.mode, bias=self.bias, kind=self.kind)
+        return AdapterConfig(self.a, self.b, mode=self.mode, bias=self.bias, kind=self.kind, options=self.options)
 
     def adapted(self, norm: bool = True) -> nn.Module:
         network = self.build(norm)
@@ -135,7 +137,13 @@ BATCHE = [
     Case("batche-no-bias", conv(), bias=False, kind="batche", one_layer=True),
     Case("batche-linear-norm", linear(), kind="batche", one_layer=True, norm=True),
 ]
-CASES = [*EFT, *EVERY_KIND, *BATCHE]
+FACTORS = [
+    Case(f"{kind}-rank3-{name}", LAYERS[name], kind=kind, options={"rank": 3})
+    for kind in ("adafm", "lora", "llora", "left")
+    for name in ("conv2d-grouped-strided", "transposed2d-grouped", "linear")
+]
+FACTORS.append(Case("left-no-additive", conv(), kind="left", options={"rank": 2, "additive": False}))
+CASES = [*EFT, *EVERY_KIND, *BATCHE, *FACTORS]
 
 
 def begin(network: nn.Module, task: str) -> None:
@@ -220,12 +228,14 @@ def test_a_merged_task_gives_the_same_output_from_plain_layers(case, dtype, tole
     assert mergeable(network, "two")
     merged = merge_task(network, "two")
     assert torch.allclose(merged(x), output_of(network, "two", x), rtol=0, atol=tolerance)
-    assert not any(type(m).__module__.startswith("eftgan") for m in merged.modules())
+    branched = isinstance(merged[0], Branched)
+    assert branched == (network[0].mode == "both")
+    assert not any(type(m).__module__.startswith("eftgan") for m in list(merged.modules())[1 + branched :])
     if case.one_layer is not None:
         assert isinstance(merged[0], nn.Sequential) != case.one_layer
     last = merged[0][-1] if isinstance(merged[0], nn.Sequential) else merged[0]
     if len(merged) == 3:
-        takes_norm = not (isinstance(last, _ConvNd) and last.transposed and last.groups > 1)
+        takes_norm = not branched and not (isinstance(last, _ConvNd) and last.transposed and last.groups > 1)
         assert isinstance(merged[1], nn.Identity) == takes_norm
 
 

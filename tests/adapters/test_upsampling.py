@@ -139,3 +139,28 @@ def test_training_a_task_on_a_fused_generator_is_training_it_on_the_plain_one(mo
             for wanted, *found in zip(plain(z), merged[0](z), merged[1](z), together[index], strict=True):
                 for images in found:
                     torch.testing.assert_close(images, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["adafm", "lora", "llora", "left"])
+def test_a_task_with_a_weight_of_its_own_gives_what_it_gives_on_the_plain_network(kind):
+    networks = []
+    for fuse in (False, True):
+        network = pair(4, 6)
+        insert_adapters(network, AdapterConfig(kind=kind, options={"rank": 2}))
+        if fuse:
+            assert fuse_upsampling(network) == ["1"]
+        add_task(network, "one")
+        train_only(network, "one")
+        with torch.no_grad():
+            for parameter in network[1].tasks.parameters():
+                parameter.copy_(torch.linspace(-0.5, 1, parameter.numel()).view_as(parameter))
+        networks.append(network)
+    x = torch.randn(3, 4, 5, 5, dtype=torch.float64)
+    for ours, theirs in zip(*(answers(network, x) for network in reversed(networks)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_a_branch_that_sees_the_input_keeps_the_pair_apart():
+    network = pair(4, 6)
+    insert_adapters(network, AdapterConfig(kind="residual"))
+    assert fuse_upsampling(network) == []

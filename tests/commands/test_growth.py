@@ -52,6 +52,77 @@ def test_three_stage_stackgan_grows_by_the_expected_counts():
     assert sum(generator) == 852_192
 
 
+@pytest.mark.parametrize(
+    ("size", "kind", "options", "both", "generator"),
+    [
+        (64, "adafm", {}, 16.80, 14.95),
+        (64, "adafm", {"rank": 82}, 4.69, 3.45),
+        (64, "adafm", {"rank": 74}, 4.24, 3.11),
+        (64, "lora", {"rank": 31}, 4.65, 3.29),
+        (64, "lora", {"rank": 29}, 4.35, 3.08),
+        (64, "llora", {"rank": 68}, 4.64, 2.54),
+        (64, "left", {"rank": 68, "additive": False}, 4.64, 2.54),
+        (64, "llora", {"rank": 78}, 5.78, 3.10),
+        (64, "left", {"rank": 1}, 0.06, 0.04),
+        (32, "adafm", {}, 8.23, 5.56),
+        (32, "adafm", {"rank": 21}, 4.31, 2.54),
+        (32, "adafm", {"rank": 36}, 7.35, 4.34),
+        (32, "lora", {"rank": 8}, 4.30, 2.45),
+        (32, "lora", {"rank": 14}, 7.53, 4.28),
+        (32, "llora", {"rank": 16}, 4.38, 2.14),
+        (32, "left", {"rank": 25, "additive": False}, 9.26, 4.38),
+    ],
+)
+def test_kinds_of_low_rank_grow_stackgan_by_the_expected_share(size, kind, options, both, generator):
+    words = [] if size == 64 else ["base_size=32", "ngf=16", "ndf=32"]
+    family, adapters = gan_family("stackgan", words), AdapterConfig(kind=kind, options=options)
+    assert 100 * gan_growth(family, adapters).parameter_growth == pytest.approx(both, abs=0.005)
+    assert 100 * gan_growth(family, adapters, whole=True).parameter_growth == pytest.approx(generator, abs=0.005)
+
+
+@pytest.mark.parametrize(("a", "percent"), [(16, 3.60), (32, 5.83)])
+def test_a_squashed_branch_adds_72_weights_per_output_to_eft(a, percent):
+    counted = gan_growth(gan_family("stackgan"), AdapterConfig(a, 16, kind="residual"))
+    plain = gan_growth(gan_family("stackgan"), AdapterConfig(a, 16))
+    assert 100 * counted.parameter_growth == pytest.approx(percent, abs=0.005)
+    for layer, eft in zip(counted.layers, plain.layers, strict=True):
+        if layer.sizes["branch"] == 8:
+            assert layer.parameters - eft.parameters == 9 * 8 * layer.outputs
+
+
+def test_whole_discriminators_belong_to_no_task():
+    counted = gan_growth(gan_family("stackgan"), AdapterConfig(32, 16), whole=True)
+    assert (counted.base_parameters, counted.head_parameters) == (18_647_233, 0)
+    assert {layer.name.partition(".")[0] for layer in counted.layers} == {"generator"}
+    assert 100 * counted.parameter_growth == pytest.approx(3.15, abs=0.005)
+
+
+def test_a_kinds_rank_and_options_can_be_given(capsys):
+    main(["growth", "--model", "stackgan", "--kind", "lora", "--rank", "31"])
+    assert "866,605  +4.65 %" in capsys.readouterr().out
+    main(["growth", "--model", "stackgan", "--kind", "left", "--option", "rank=68", "--option", "additive=false"])
+    assert "+4.64 %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--kind", "eft", "--rank", "4"], "kind eft has no option 'rank'; it knows: none"),
+        (["--kind", "lora", "--rank", "0"], "rank must be a whole number, at least 1, got 0"),
+        (["--kind", "lora", "--option", "rank=many"], "option 'rank' of kind lora must be a number, got 'many'"),
+        (["--kind", "left", "--option", "additive=2"], "option 'additive' of kind left must be true or false, got 2"),
+        (["--kind", "residual", "--mode", "parallel"], "mode parallel is a setting of kind eft"),
+        (["--model", "resnet18", "--whole-discriminators"], "--whole-discriminators is for GANs"),
+        (["--kind", "residual", "--option", "branch=0"], "branch must be a whole number, at least 1, got 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_in_one_line(words, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["growth", "--model", "stackgan", *words])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_new_family_is_known_by_its_name(monkeypatch, capsys):
     @dataclass(frozen=True, kw_only=True)
     class Tiny(StackGan):

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from eftgan.gan.losses import (
+    ADVERSARIAL,
     colour_consistency,
     discriminator_loss,
     generator_loss,
     gradient_penalty,
     pixel_statistics,
+    reconstruction_loss,
 )
 
 
@@ -21,6 +23,19 @@ def test_logistic_losses_at_known_probabilities():
     mean_fake = (log(4 / 3) + log(2)) / 2
     assert discriminator_loss(real, fake).item() == pytest.approx(mean_real + mean_fake, rel=1e-6)
     assert generator_loss(fake).item() == pytest.approx((log(4) + log(2)) / 2, rel=1e-6)
+
+
+def test_hinge_losses_by_hand():
+    losses = ADVERSARIAL["hinge"]
+    real, fake = torch.tensor([2.0, 0.5]), torch.tensor([-3.0, 1.0])
+    assert losses.discriminator(real, fake).item() == pytest.approx((0 + 0.5) / 2 + (0 + 2) / 2)
+    assert losses.generator(fake).item() == pytest.approx(1.0)
+
+
+def test_reconstruction_is_measured_in_the_size_of_what_is_drawn():
+    images = torch.tensor([[[[0.0, 2.0], [4.0, 6.0]]]])  # mean 3
+    assert reconstruction_loss(torch.tensor([[[[1.0]]]]), images).item() == 2
+    assert reconstruction_loss(images + 0.5, images).item() == 0.5
 
 
 def test_losses_stay_finite_and_keep_their_gradient_where_the_discriminator_is_sure():

@@ -1,5 +1,6 @@
 """The transformations that tasks put on shared layers: one kind a file, one line here."""
 
+from eftgan.adapters.transforms.adafm import AdaFm
 from eftgan.adapters.transforms.base import Flops, Mode, Option, Plan, Planner, Site, Transform
 from eftgan.adapters.transforms.ccll import Ccll
 from eftgan.adapters.transforms.conv import ConvTransform
@@ -14,9 +15,13 @@ from eftgan.adapters.transforms.groups import (
     regroup,
     widened,
 )
+from eftgan.adapters.transforms.left import LeftPlanner
 from eftgan.adapters.transforms.linear import LinearTransform
+from eftgan.adapters.transforms.llora import Llora
+from eftgan.adapters.transforms.lora import Lora
 from eftgan.adapters.transforms.mask import GivenMask, Masks, WeightMask
 from eftgan.adapters.transforms.rank_one import BatchEnsemble, RankOne
+from eftgan.adapters.transforms.residual import Residual
 
 TRANSFORMS: dict[str, type[Planner]] = {
     "eft": Eft,
@@ -24,6 +29,11 @@ TRANSFORMS: dict[str, type[Planner]] = {
     "ccll": Ccll,
     "mask": Masks,
     "apd": Apd,
+    "adafm": AdaFm,
+    "lora": Lora,
+    "llora": Llora,
+    "left": LeftPlanner,
+    "residual": Residual,
 }
 
 __all__ = [

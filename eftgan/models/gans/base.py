@@ -18,6 +18,7 @@ class GanFamily:
     title: ClassVar[str]  # what people call it
     adversarial: ClassVar[str] = "logistic"  # the loss of generator and discriminators, by its name in gan/losses.py
     regularisers: ClassVar[tuple[str, ...]] = ()  # further losses of the generator, by their names there
+    reconstruction: ClassVar[str] = ""  # the loss, by its name there, of discriminators that draw what they saw
     heads: ClassVar[tuple[str, ...]] = ("logits",)  # a discriminator's layers that are wholly per task
 
     name: str
@@ -33,7 +34,10 @@ class GanFamily:
         raise NotImplementedError
 
     def discriminators(self) -> dict[str, nn.Module]:
-        """By role ("discriminator64"), one for each of `sizes`: images -> logits (B,); positive means real."""
+        """By role ("discriminator64"), one for each of `sizes`: images -> logits (B,); positive means real.
+
+        With a `reconstruction`, discriminator(images, reconstruct=True) gives the logits and the images, in any size.
+        """
         raise NotImplementedError
 
     def initialise(self, network: nn.Module, stream: torch.Generator) -> None:

@@ -1,0 +1,80 @@
+"""LeFT of LFS-GAN (Seo et al. 2023): kernels multiplied by a low-rank tensor, and a low-rank one added.
+
+    M[o, i, p] = sum over a of V[i, a] relu(sum over b of U[o, b] S[a, b, p] + (A1 B1^T)[o, p])
+    W_t = W * M + (A2 B2^T)[i, p]
+
+In the authors' code both factors of every added term start at zero, so that neither ever gets a gradient, and with
+rank above 1 all components start alike and stay so. Here A starts at zero and B does not, and of the components one
+is all ones, while the others begin apart with V at zero.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from eftgan.adapters.transforms.base import Option, Plan, Planner, Site
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, empty, stays_shared
+
+
+class Left(KernelChange):
+    """U (K, r), S (r, r, p) and V (c, r) of one task at one layer, and A1, B1, A2, B2 unless `additive` is off."""
+
+    def __init__(self, kernel: Kernel, rank: int, *, additive: bool, bias: bool) -> None:
+        super().__init__(kernel, bias=bias)
+        self.rank = rank
+        outputs, inputs, taps = kernel.outputs, kernel.inputs, kernel.taps
+        self.u, self.s, self.v = empty(outputs, rank), empty(rank, rank, taps), empty(inputs, rank)
+        self.a1, self.b1 = (empty(outputs, rank), empty(taps, rank)) if additive else (None, None)
+        self.a2, self.b2 = (empty(inputs, rank), empty(taps, rank)) if additive else (None, None)
+        self.set_identity()
+
+    def start(self, generator: torch.Generator | None) -> None:
+        draw(self.u, 1.0, generator)
+        draw(self.s, self.rank**-0.5, generator)
+        self.s[0] = self.v[:] = 0.0
+        self.u[:, 0] = self.s[0, 0] = self.v[:, 0] = 1.0
+        for zero, other in ((self.a1, self.b1), (self.a2, self.b2)):
+            if zero is not None and other is not None:
+                zero.zero_()
+                draw(other, self.rank**-0.5, generator)
+
+    def weight(self, weight: Tensor) -> Tensor:
+        inner = torch.einsum("ob,abp->oap", self.u, self.s)
+        if self.a1 is not None and self.b1 is not None:
+            inner = inner + (self.a1 @ self.b1.T)[:, None]
+        changed = weight * self.kernel.placed(torch.einsum("ia,oap->oip", self.v, inner.relu()))
+        if self.a2 is None or self.b2 is None:
+            return changed
+        added = (self.a2 @ self.b2.T)[None].expand(self.kernel.outputs, -1, -1)
+        return changed + self.kernel.placed(added)
+
+    def change_flops(self) -> int:
+        kernel, rank = self.kernel, self.rank
+        inner = (2 * rank**2 + rank) * kernel.outputs * kernel.taps
+        if self.a1 is None:
+            return inner + (2 * rank + 1) * kernel.numel
+        added = (2 * rank * (kernel.outputs + kernel.inputs) + rank * kernel.outputs) * kernel.taps
+        return inner + added + (2 * rank + 2) * kernel.numel
+
+    def describe(self) -> dict[str, Option]:
+        return {"kind": "left", "rank": self.rank}
+
+
+@dataclass(frozen=True)
+class LeftPlanner(Planner):
+    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too."""
+
+    rank: int = 1
+    additive: bool = True
+
+    def __post_init__(self) -> None:
+        check_whole("rank", self.rank)
+
+    def plan(self, site: Site) -> Plan | str:
+        if reason := stays_shared(site):
+            return reason
+        kernel = Kernel.of(site)
+        bias = kernel.linear and site.config.bias
+        return Plan("weight", partial(Left, kernel, self.rank, additive=self.additive, bias=bias))

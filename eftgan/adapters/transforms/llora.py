@@ -1,0 +1,63 @@
+"""LLoRA of CoLoR-GAN (Ali et al. 2025) without its activation: a low-rank kernel whose taps are factored too.
+
+With the activation that the authors' README switches on, both of their ReLUs sit at zero at the start, where the
+derivative is zero: no factor of a convolution would ever learn.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from eftgan.adapters.transforms.base import Option, Plan, Planner, Site
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, empty, stays_shared
+
+
+class LowRankTaps(KernelChange):
+    """A (c, r), B (K, r) and S (r, r, p) of one task: W + alpha sum over i, j of A[., i] B[., j] S[i, j, .].
+
+    S starts at zero.
+    """
+
+    def __init__(self, kernel: Kernel, rank: int, alpha: float, *, bias: bool) -> None:
+        super().__init__(kernel, bias=bias)
+        self.rank, self.alpha = rank, alpha
+        self.a = empty(kernel.inputs, rank)
+        self.b = empty(kernel.outputs, rank)
+        self.s = empty(rank, rank, kernel.taps)
+        self.set_identity()
+
+    def start(self, generator: torch.Generator | None) -> None:
+        for factor in (self.a, self.b):
+            draw(factor, self.rank ** (-2 / 3), generator)
+        self.s.zero_()
+
+    def weight(self, weight: Tensor) -> Tensor:
+        outputs = torch.einsum("ob,abp->oap", self.b, self.s)
+        return weight + self.alpha * self.kernel.placed(torch.einsum("ia,oap->oip", self.a, outputs))
+
+    def change_flops(self) -> int:
+        kernel, rank = self.kernel, self.rank
+        return 2 * rank**2 * kernel.outputs * kernel.taps + (2 * rank + 2) * kernel.numel
+
+    def describe(self) -> dict[str, Option]:
+        return {"kind": "llora", "rank": self.rank}
+
+
+@dataclass(frozen=True)
+class Llora(Planner):
+    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too."""
+
+    rank: int = 1
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole("rank", self.rank)
+
+    def plan(self, site: Site) -> Plan | str:
+        if reason := stays_shared(site):
+            return reason
+        kernel = Kernel.of(site)
+        bias = kernel.linear and site.config.bias
+        return Plan("weight", partial(LowRankTaps, kernel, self.rank, self.alpha, bias=bias))
