@@ -126,4 +126,5 @@ def test_a_process_that_falls_silent_is_noticed_and_one_that_left_in_peace_is_no
         store.set("eftgan/heart/1", "nodeb 7")
         assert ended.wait(60)
     assert "nothing was heard of process 1 on nodeb for 1 seconds; start the same command" in capfd.readouterr().err
+    assert heart._has_left.wait(60)
     assert store.get("eftgan/heart/0").endswith(b" left")
