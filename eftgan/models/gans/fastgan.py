@@ -9,7 +9,7 @@ measured by absolute differences.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, TypeVar, overload
+from typing import Annotated, ClassVar, Literal, TypeVar, cast, overload
 
 import torch
 from torch import Tensor, nn
@@ -220,4 +220,4 @@ def leaky_relu() -> nn.LeakyReLU:
 
 
 def _normed(conv: Conv, normed: bool) -> Conv:
-    return spectral_norm(conv) if normed else conv
+    return cast(Conv, spectral_norm(conv)) if normed else conv
