@@ -37,6 +37,11 @@ def refuse_alike_names(names: Sequence[str]) -> None:
             raise UserError(f"task names {other} and {name} differ in case only; choose another name for one of them")
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and what it counts: 1 file, 2 files."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def plain_name(path: PurePath) -> str:
     """A file's name without its endings, of such letters as names of tasks have."""
     stem = re.sub(r"(\.tar)?\.\w{1,5}$", "", path.name, flags=re.ASCII)

@@ -23,7 +23,7 @@ from eftgan.data.sources import Source, open_source
 from eftgan.data.stores import read_meta
 from eftgan.errors import UserError
 from eftgan.files import write_json
-from eftgan.names import plain_name
+from eftgan.names import counted, plain_name
 
 _VERSION = 1  # of the way images are converted: another one makes other sets
 _FEW = 64  # images that are converted sooner than workers start
@@ -138,7 +138,7 @@ def _summary(meta: dict[str, Any], tally: Tally, others: Sequence[str]) -> str:
     notes = [
         f"{len(tally.broken)} unreadable left out: {'; '.join(tally.listing(3))}" if tally.broken else "",
         f"{tally.enlarged} smaller ones enlarged" if tally.enlarged else "",
-        f"{len(others)} other files left out" if others else "",
+        f"{counted(len(others), 'other file')} left out" if others else "",
     ]
     behind = "; ".join(filter(None, notes))
     return f"{meta['length']} images, {meta['size']}x{meta['size']} pixels{f' ({behind})' if behind else ''}"

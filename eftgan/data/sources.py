@@ -15,6 +15,7 @@ from eftgan.data.stores import is_lmdb, lmdb_folder, lsun_keys
 from eftgan.data.trees import Tree, open_tree
 from eftgan.errors import UserError
 from eftgan.files import file_digest
+from eftgan.names import counted
 from eftgan.progress import progress_bar
 
 
@@ -67,7 +68,7 @@ class Source(ABC):
     def _chosen(self, names: list[Any]) -> list[tuple[Any, None]]:
         if len(names) < 2:
             others = self.other_files()
-            besides = f", and {len(others)} other files such as {others[0]}" if others else ""
+            besides = f", and {counted(len(others), 'other file')} such as {others[0]}" if others else ""
             raise UserError(
                 f"{self.typed}: {'only one image' if names else 'no images'} in it{besides}; a task needs more "
                 f"({', '.join(IMAGE_SUFFIXES)})"

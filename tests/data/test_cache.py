@@ -76,7 +76,7 @@ def test_images_are_the_same_whatever_they_lie_in(photos, form, capsys):
     assert (images[0].numpy() == first.transpose(2, 0, 1)).all()
     said = capsys.readouterr().out
     assert said.count("\n") == 1
-    assert f"{packed(photos, form)}: 6 images, 38x38 pixels (1 other files left out) -> {cache_folder()}/sets/" in said
+    assert f"{packed(photos, form)}: 6 images, 38x38 pixels (1 other file left out) -> {cache_folder()}/sets/" in said
 
 
 def test_every_form_gives_the_digest_that_data_prep_gives(photos, tmp_path):
@@ -255,7 +255,7 @@ def test_when_the_one_that_converts_is_killed_the_one_that_waits_goes_on(photos,
         ([], "data: no images in it; a task needs more (.jpg"),
         (["1.png"], "data: only one image in it; a task needs more"),
         (["a.txt", "b/c.pdf"], "data: no images in it, and 2 other files such as a.txt; a task needs more"),
-        (["1.png", "a.txt"], "data: only one image in it, and 1 other files such as a.txt"),
+        (["1.png", "a.txt"], "data: only one image in it, and 1 other file such as a.txt"),
         (["1.png", "2.png", "broken.png"], "1 of 3 images are unreadable (33.3 %, allowed 1 %); nothing was written;"),
         ([".hidden.png", "__MACOSX/1.png"], "data: no images in it; a task"),
     ],
