@@ -8,8 +8,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
-import torchvision
 from PIL import Image
+from torchvision.models.vgg import cfgs as VGG_WIDTHS
+from torchvision.models.vgg import make_layers as vgg_layers
 
 from eftgan.commands import main
 from eftgan.errors import UserError
@@ -49,7 +50,7 @@ def distance(network: Lpips, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def plain(network: Lpips, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """LPIPS as its paper writes it, over torchvision's VGG16."""
-    vgg = torchvision.models.vgg16(weights=None).features
+    vgg = vgg_layers(VGG_WIDTHS["D"])
     convs = [layer for layer in vgg if isinstance(layer, torch.nn.Conv2d)]
     for theirs, ours in zip(convs, itertools.chain(*network.blocks), strict=True):
         theirs.load_state_dict(ours.state_dict())
