@@ -15,6 +15,9 @@ from eftgan.export.program import EVERY_TASK, check_format, task_program
 class FromPixels(nn.Module):
     """uint8 pictures -> what a network says of them once they are normalised."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, network: nn.Module, pixels: Pixels) -> None:
         super().__init__()
         self.network = network
