@@ -82,7 +82,7 @@ def _equally_wide(heads: list[nn.Module]) -> list[nn.Module]:
 def _widened(head: nn.Module, outputs: int) -> nn.Module:
     if not isinstance(head, nn.Linear) or head.bias is None:
         raise UserError("tasks have different numbers of outputs and no linear head with a bias; export one at a time")
-    wide, own = copy.deepcopy(head), outputs_of(head)
+    wide, own = copy.deepcopy(head), head.out_features
     resize_head(wide, outputs)
     with torch.no_grad():
         wide.weight.zero_()[:own] = head.weight

@@ -34,8 +34,9 @@ class Program:
         """NAME.pt2 or NAME.onnx."""
         check_format(out)
         self.network.eval()
+        write = self._write_onnx if out.suffix == ".onnx" else self._write_pt2
         with torch.no_grad():
-            self._write_onnx(out) if out.suffix == ".onnx" else self._write_pt2(out)
+            write(out)
 
     @property
     def _dynamic(self) -> tuple[dict[int, Any] | None, ...]:

@@ -11,7 +11,7 @@ from eftgan.adapters import AdapterConfig, add_task, inference_network, insert_a
 from eftgan.adapters.by_number import ByNumber
 from eftgan.config import build, plain
 from eftgan.errors import UserError
-from eftgan.export.program import EVERY_TASK, task_program
+from eftgan.export.program import EVERY_TASK, check_format, task_program
 from eftgan.gan.run import GanRun
 from eftgan.models.gans import GANS
 from eftgan.names import GENERATOR
@@ -37,12 +37,11 @@ def export_generator(run: GanRun, task: str, out: Path) -> list[str]:
 
     task: a name, or all (a program alone): the number of the task is an input then.
     """
+    check_format(out, TENSORS)
     z_dim = run.experiment.network.z_dim
-    if out.suffix == ".safetensors":
+    if out.suffix == TENSORS:
         if task == EVERY_TASK:
-            raise UserError(
-                f"--task all --out {out}: tensors are of one task; name NAME.onnx or NAME.pt2 for a program"
-            )
+            raise UserError(f"--task all --out {out}: tensors are of one task; name it NAME.onnx or NAME.pt2")
         return _write_merged(run, task, out)
     tasks = run.present if task == EVERY_TASK else [task]
     generator = run.generator(len(run.trained) - 1, tasks)

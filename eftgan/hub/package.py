@@ -49,12 +49,12 @@ class Sharing:
         }
         if folder.classes.is_file():
             texts[folder.classes.name] = folder.classes.read_text()
-        weights = [*([folder.shared] if folder.shared.exists() else []), *self.weights]
-        return {
-            **{path: text.encode() for path, text in texts.items()},
-            **({PICTURE: self.picture} if self.picture else {}),
-            **{path.relative_to(folder.path).as_posix(): path for path in weights},
-        }
+        files: dict[str, bytes | Path] = {path: text.encode() for path, text in texts.items()}
+        if self.picture:
+            files[PICTURE] = self.picture
+        for path in (*([folder.shared] if folder.shared.exists() else []), *self.weights):
+            files[path.relative_to(folder.path).as_posix()] = path
+        return files
 
     def _config(self) -> dict[str, Any]:
         return without_places(self.config_type, read_yaml(self.folder.config))
