@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from eftgan.adapters.transforms.base import Option, Plan, Planner, Site
 from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, empty, stays_shared
@@ -26,8 +26,10 @@ class Left(KernelChange):
         self.rank = rank
         outputs, inputs, taps = kernel.outputs, kernel.inputs, kernel.taps
         self.u, self.s, self.v = empty(outputs, rank), empty(rank, rank, taps), empty(inputs, rank)
-        self.a1, self.b1 = (empty(outputs, rank), empty(taps, rank)) if additive else (None, None)
-        self.a2, self.b2 = (empty(inputs, rank), empty(taps, rank)) if additive else (None, None)
+        self.a1: nn.Parameter | None = empty(outputs, rank) if additive else None
+        self.b1: nn.Parameter | None = empty(taps, rank) if additive else None
+        self.a2: nn.Parameter | None = empty(inputs, rank) if additive else None
+        self.b2: nn.Parameter | None = empty(taps, rank) if additive else None
         self.set_identity()
 
     def start(self, generator: torch.Generator | None) -> None:
