@@ -7,7 +7,7 @@ CSS = """
 .gradio-container { padding: 0 !important; }
 .gradio-container main { box-sizing: border-box; width: 100%; max-width: 1180px !important; margin: 0 auto !important;
   padding: 2.2rem 1.5rem 3rem !important; }
-.gradio-container main main { padding: 0 !important; }
+.gradio-container main main, .gradio-container .app:not(main) { padding: 0 !important; }
 .gradio-container .html-container { padding: 0 !important; }
 .eft-top h1 { font-size: 1.65rem; line-height: 1.2; letter-spacing: -.01em; margin: 0 0 .35rem; font-weight: 650; }
 .eft-top p { margin: 0 0 1.1rem; color: var(--body-text-color-subdued); font-size: 1.02rem; max-width: 56rem; }
