@@ -76,8 +76,8 @@ def in_threads():
 
     One computes at a time, until it waits for the others: torch traces networks for a whole process.
     """
+    from eftgan.data.processes import Processes
     from eftgan.errors import UserError
-    from eftgan.processes import Processes
 
     class InThread(Processes):
         def exchange(self, content):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LEAVES = {"config", "scores", "errors", "files", "names", "processes", "progress", "runfolder", "tensors"}
+LEAVES = {"config", "scores", "errors", "files", "names", "progress", "runfolder", "tensors"}
 LIBRARY = LEAVES | {"adapters", "models", "data", "methods"}
 SUBPARTS = {"evaluation.metrics"}  # folders inside a part with rules of their own
 PARTS = LIBRARY | {"training", "evaluation", "reports"} | SUBPARTS

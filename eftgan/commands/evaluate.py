@@ -11,9 +11,9 @@ from eftgan.names import REAL
 from eftgan.scores import UNCHANGED
 
 if TYPE_CHECKING:
+    from eftgan.data.processes import Processes
     from eftgan.gan.run import GanRun
     from eftgan.gan.scorer import RunScorer
-    from eftgan.processes import Processes
     from eftgan.scores import Score
 
 HELP = "Measure FID and KID of every seen task after every task."

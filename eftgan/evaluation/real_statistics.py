@@ -13,12 +13,12 @@ from torch import Tensor
 
 from eftgan.data.augmentation import centre_crop
 from eftgan.data.collection import ImageCollection
+from eftgan.data.processes import ALONE, Processes
 from eftgan.data.spread import spread
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
 from eftgan.evaluation.statistics import KEEP_FEATURES, FeatureStatistics, spread_rows
 from eftgan.files import remove_leftovers
-from eftgan.processes import ALONE, Processes
 from eftgan.progress import progress_bar
 from eftgan.tensors import tensors_digest, write_tensors
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from eftgan.config import read_yaml
+from eftgan.data.processes import Processes
 from eftgan.data.sequences import data_record
 from eftgan.evaluation.features import load_extractor
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
@@ -16,7 +17,6 @@ from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
 from eftgan.gan.trainer import GanTrainer
-from eftgan.processes import Processes
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder

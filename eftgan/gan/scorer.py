@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from eftgan.adapters import shared_state, task_state
+from eftgan.data.processes import ALONE, OutOfStep, Processes
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
@@ -21,7 +22,6 @@ from eftgan.files import settled_digest
 from eftgan.gan.run import GanRun
 from eftgan.gan.task_features import TaskFeatures
 from eftgan.names import GENERATOR
-from eftgan.processes import ALONE, OutOfStep, Processes
 from eftgan.scores import REAL, UNCHANGED, Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest
 from eftgan.training.checkpoint import below, with_task

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from eftgan.adapters import inference_network
+from eftgan.data.processes import ALONE, OutOfStep, Processes
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.evaluation.features import Extractor
@@ -16,7 +17,6 @@ from eftgan.evaluation.statistics import FeatureStatistics
 from eftgan.files import require_files
 from eftgan.gan.run import GanRun
 from eftgan.gan.sampling import generate
-from eftgan.processes import ALONE, OutOfStep, Processes
 
 
 @dataclass(frozen=True)

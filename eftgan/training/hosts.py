@@ -15,9 +15,9 @@ from socket import gethostname
 
 from torch import distributed
 
+from eftgan.data.processes import Processes
 from eftgan.errors import UserError
 from eftgan.files import require_files, wait_until, write_text
-from eftgan.processes import Processes
 from eftgan.runfolder import RunFolder
 
 BEAT_EVERY_S = 5.0

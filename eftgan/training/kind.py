@@ -11,9 +11,9 @@ from accelerate import Accelerator
 from torch import nn
 
 from eftgan.config import load
+from eftgan.data.processes import Processes
 from eftgan.errors import UserError
 from eftgan.names import NEAREST
-from eftgan.processes import Processes
 from eftgan.runfolder import RunFolder
 from eftgan.training.experiment import (
     Experiment,

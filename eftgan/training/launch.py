@@ -11,8 +11,8 @@ from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 from torch import distributed, nn
 
+from eftgan.data.processes import Processes
 from eftgan.errors import UserError
-from eftgan.processes import Processes
 
 PATIENCE = timedelta(hours=12)  # how long processes wait for the first one, which measures after every task
 
