@@ -10,7 +10,7 @@ import torch
 from eftgan.adapters import shared_state, task_state
 from eftgan.data.lmdb import write_lmdb
 from eftgan.evaluation.features import load_extractor
-from eftgan.gan import scorer as scoring
+from eftgan.gan import task_features
 from eftgan.gan.kind import train_gan
 from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, weights_digests
@@ -127,7 +127,7 @@ def test_images_are_drawn_where_their_features_are_made_from_noise_of_the_cpu(ti
         seen.append((next(network.parameters()).device.type, z.device.type))
         raise InterruptedError
 
-    monkeypatch.setattr(scoring, "generate", noting)
+    monkeypatch.setattr(task_features, "generate", noting)
     run = train_gan(tiny(), "test")
     for device in ("cpu", "meta"):  # the second finds the statistics of real images in the cache
         there = dataclasses.replace(extractor, device=torch.device(device))
