@@ -79,7 +79,7 @@ def hinge_generator_loss(fake_logits: Tensor) -> Tensor:
 
 def reconstruction_loss(drawn: Tensor, images: Tensor) -> Tensor:
     """Mean absolute difference of what a discriminator draws (B, C, h, w) from the images, averaged to that size."""
-    return (drawn - F.adaptive_avg_pool2d(images, drawn.shape[-2:])).abs().mean()
+    return (drawn - F.adaptive_avg_pool2d(images, (drawn.shape[2], drawn.shape[3]))).abs().mean()
 
 
 ADVERSARIAL: dict[str, Adversarial] = {

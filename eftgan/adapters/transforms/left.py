@@ -26,8 +26,8 @@ class Left(KernelChange):
         self.rank = rank
         outputs, inputs, taps = kernel.outputs, kernel.inputs, kernel.taps
         self.u, self.s, self.v = empty(outputs, rank), empty(rank, rank, taps), empty(inputs, rank)
-        self.a1, self.b1 = (empty(outputs, rank), empty(taps, rank)) if additive else (None, None)
-        self.a2, self.b2 = (empty(inputs, rank), empty(taps, rank)) if additive else (None, None)
+        self.a1, self.b1 = empty(outputs, rank) if additive else None, empty(taps, rank) if additive else None
+        self.a2, self.b2 = empty(inputs, rank) if additive else None, empty(taps, rank) if additive else None
         self.set_identity()
 
     def start(self, generator: torch.Generator | None) -> None:
