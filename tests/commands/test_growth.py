@@ -80,7 +80,7 @@ def test_kinds_of_low_rank_grow_stackgan_by_the_expected_share(size, kind, optio
     assert 100 * gan_growth(family, adapters, whole=True).parameter_growth == pytest.approx(generator, abs=0.005)
 
 
-@pytest.mark.parametrize(("a", "percent"), [(16, 3.60), (32, 5.83)])
+@pytest.mark.parametrize(("a", "percent"), [(16, 3.61), (32, 5.83)])
 def test_a_squashed_branch_adds_72_weights_per_output_to_eft(a, percent):
     counted = gan_growth(gan_family("stackgan"), AdapterConfig(a, 16, kind="residual"))
     plain = gan_growth(gan_family("stackgan"), AdapterConfig(a, 16))
@@ -99,7 +99,8 @@ def test_whole_discriminators_belong_to_no_task():
 
 def test_a_kinds_rank_and_options_can_be_given(capsys):
     main(["growth", "--model", "stackgan", "--kind", "lora", "--rank", "31"])
-    assert "866,605  +4.65 %" in capsys.readouterr().out
+    words = capsys.readouterr().out.split()
+    assert words[words.index("866,605") + 1] == "+4.65"
     main(["growth", "--model", "stackgan", "--kind", "left", "--option", "rank=68", "--option", "additive=false"])
     assert "+4.64 %" in capsys.readouterr().out
 
