@@ -41,9 +41,13 @@ def kind_of_config(data: Mapping[str, Any], where: str) -> "Kind[Any, Any, Any]"
 def load_run(
     name: str | Path, task: str | int | None = None, *, revision: str | None = None, token: str | None = None
 ) -> "SavedRun[Any]":
-    """A run of any kind: of a folder, or on the Hub (USER/NAME).
+    """A run of any kind: of a folder, or on the Hub.
 
-    task: from the Hub, fetch only this one's file, and what all tasks share. revision: a branch, tag or commit.
+    Args:
+        name: the folder, or USER/NAME on the Hub.
+        task: from the Hub, fetch only this one's file, and what all tasks share.
+        revision: a branch, tag or commit.
+        token: of the Hub, where the run is private (default: the one that huggingface_hub knows).
     """
     if not str(name).startswith(PREFIX) and (Path(name).is_dir() or not NAME.fullmatch(str(name))):
         return open_run(name)

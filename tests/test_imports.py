@@ -45,7 +45,7 @@ ONLY_IN: dict[str, set[str]] = {
     "accelerate": {"training", "entries"},
     "lmdb": {"data", "data_prep"},
     "optuna": {STUDIES},
-    "submitit": {"commands"},
+    "submitit": {STUDIES},
     "huggingface_hub": {"hub"},
     "onnx": {"export"},
     "onnxscript": {"export"},

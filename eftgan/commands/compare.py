@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eftgan.commands import command_line, exit_stopped, is_alone, is_first
-from eftgan.commands.launching import add_launch_arguments, launch, without_launch
 from eftgan.errors import UserError
+from eftgan.studies.launching import add_launch_arguments, launch, without_launch
 
 if TYPE_CHECKING:
     from eftgan.studies.comparison import Comparison

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from eftgan.commands import exit_stopped, is_alone
 from eftgan.commands.compare import parse_seeds
-from eftgan.commands.launching import add_launch_arguments, launch
 from eftgan.errors import UserError
+from eftgan.studies.launching import add_launch_arguments, launch
 
 if TYPE_CHECKING:
     from eftgan.studies.search import Search

@@ -74,7 +74,7 @@ def open_images(
         )
         raise UserError(
             f"{data} stores {images.size}x{images.size} images, too small to train at {size}x{size}; prepare "
-            f"it again with: {shlex.join(words)}"
+            f"it again with: {words}"
         )
     return images if images.targets is None else WithoutLabels(images)
 

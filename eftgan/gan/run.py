@@ -42,7 +42,7 @@ class GanRun(SavedRun[GanExperiment]):
         """
         self.require_trained()
         wanted = self._wanted(after, tasks)
-        key = [(path, path.stat().st_mtime_ns) for path in self.generator_files(after, tasks)]
+        key = [(path, path.stat().st_mtime_ns) for path in self.generator_files(after, tasks) if path.exists()]
         if self._newest is None or self._newest[0] != key:
             self._newest = (key, self._build([(index, self.tasks[index]) for index in wanted]))
         return self._newest[1]

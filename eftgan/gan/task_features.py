@@ -67,7 +67,8 @@ class TaskFeatures:
         self, tested: int, count: int, through: int, built_for: Sequence[str], title: str
     ) -> FeatureStatistics:
         """Of `count` images that the generator draws after a task; `built_for`: all tasks that are drawn from it."""
-        sizes = {path: path.stat().st_size for path in self.run.generator_files(through, built_for)}
+        files = self.run.generator_files(through, built_for)
+        sizes = {path: path.stat().st_size for path in files if path.exists()}
         return self._draw(self.processes.tell(Job(tested, count, title, through, tuple(built_for), sizes)))
 
     def help(self) -> None:

@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there_is_named(call, words, message):
         (["evaluate", "run", "--features", "random", "--fid-samples", "1"], "at least 2"),
         (["evaluate", "run", "--features", "random", "--tasks", "dogs"], "no task 'dogs'"),
         (["evaluate", "run", "--features", "vgg"], "invalid choice"),
-        (["export", "run", "--task", "discs", "--out", "x.onnx"], "NAME.pt2"),
+        (["export", "run", "--task", "discs", "--out", "x.zip"], "NAME.pt2"),
         (["report", "missing"], "no run folder"),
         (["report", "run", "--out", "x.pdf"], "HTML"),
         (["info", "missing"], "no run there"),

@@ -72,9 +72,9 @@ def test_the_first_task_is_measured_once_for_all_that_start_from_it(config, tmp_
     out, measured = tmp_path / "compare", []
     measure = RunScorer._measure
 
-    def noting(self, generator, through, tested, *further):
+    def noting(self, through, tested, *further):
         measured.append((self.run.folder.path.name, through, tested))
-        return measure(self, generator, through, tested, *further)
+        return measure(self, through, tested, *further)
 
     monkeypatch.setattr(RunScorer, "_measure", noting)
     compare_methods(config, [], ["finetune", "eft"], [0], out)

@@ -62,7 +62,7 @@ def test_a_classifier_is_trained_and_a_gans_command_refuses_it(tmp_path, capsys)
     out = tmp_path / "run"
     main(["train", "classifier", *TINY_CLASSES, f"out={out}", "sources.0.take=1", "method=finetune"])
     assert "1 tasks trained: shapes-1" in capsys.readouterr().out
-    for words in (["sample", str(out)], ["evaluate", str(out)], ["export", str(out), "--task", "1", "--out", "x.pt2"]):
+    for words in (["sample", str(out)], ["evaluate", str(out)]):
         assert f"{out} is a classifier run; use: eftgan classify {out}" in refused(capsys, *words)
     shown = refused(capsys, "train", "gan", "--resume", str(out))
     assert f"{out} is a classifier run; use: eftgan train classifier --resume {out}" in shown
@@ -130,6 +130,7 @@ def test_help_of_a_kind_lists_its_configs_and_every_key(capsys, kind, key):
 def test_a_new_kind_is_trained_by_its_name(monkeypatch, tmp_path, capsys):
     found: list = []
     toy = SimpleNamespace(
+        name="toy",
         experiment_type=GAN.experiment_type,
         train=lambda experiment, command: found.append(experiment) or SimpleNamespace(summary=lambda: "all done"),
     )

@@ -25,7 +25,7 @@ def test_a_verb_says_what_it_does_and_its_examples_can_be_typed(name):
     verb = load_verb(name)
     assert re.fullmatch(r"[^\n]{10,90}\.", verb.HELP)
     for line in verb.EXAMPLES.splitlines():
-        command = re.split(r" {2,}", line)[0].replace("accelerate launch -m ", "")
+        command = re.sub(r"^(accelerate launch|torchrun --nproc_per_node \d+) -m ", "", re.split(r" {2,}", line)[0])
         program, first, *words = shlex.split(command)
         assert (program, first) == ("eftgan", name)
         verb_parser(name, verb).parse_intermixed_args(words)

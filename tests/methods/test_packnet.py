@@ -181,7 +181,7 @@ def test_a_task_without_free_weights_is_refused(learn):
 def test_what_cannot_be_shared_out_is_refused(tiny_classes):
     with pytest.raises(UserError, match=r"packnet cannot share out the classifier's stem.*adapters\.exclude"):
         train_classifier(tiny_classes(PACKNET, "adapters={a: 4, b: 0, exclude: ['stem*']}"), "test")
-    for prune in ("1.0", "[]", "[0.5, -0.1]", ".nan"):
+    for prune in ("1.0", "[]", "[0.5, -0.1]"):
         with pytest.raises(UserError, match=r"method\.prune: a share from 0 to below 1"):
             tiny_classes(f"method={{name: packnet, prune: {prune}}}")
 

@@ -166,7 +166,7 @@ def test_a_classifier_is_judged_on_a_share_of_each_class_and_never_on_test_image
         ([RATES, "--held-out", "1.5", "--on", "checks"], "a share between 0 and 1"),
         (["method.later_rate=1,-2"], "later_rate"),
         (["method.laterrate=1,2"], "did you mean method.later_rate"),
-        ([RATES, "tasks.1.data=nowhere.lmdb"], "nowhere.lmdb: it has no data.mdb"),
+        ([RATES, "tasks.1.data=nowhere.lmdb"], "no LMDB at nowhere.lmdb"),
         ([RATES, "--trials", "0"], "at least one"),
     ],
 )

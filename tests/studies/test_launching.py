@@ -10,9 +10,9 @@ import pytest
 from submitit.core.submission import process_job
 
 from eftgan.commands import main
-from eftgan.commands.launching import without_launch
 from eftgan.config import dump
 from eftgan.reports.runs import load_runs
+from eftgan.studies.launching import without_launch
 
 
 @pytest.fixture
