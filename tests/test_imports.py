@@ -39,7 +39,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": PARTS | KINDS | {"kinds"},
 }
 # What a part may import besides, where it does no harm to those who only read it: inside functions and for type checks.
-MAY_IMPORT_LATE: dict[str, set[str]] = {"evaluation.metrics": {"evaluation", "torch"}}
+MAY_IMPORT_LATE: dict[str, set[str]] = {
+    "evaluation.metrics": {"evaluation", "torch"},
+    STUDIES: {"commands"},  # a worker is a command, started again
+}
 # Where a library may be named: parts of the package, "entries" for the programs beside it.
 ONLY_IN: dict[str, set[str]] = {
     "accelerate": {"training", "entries"},

@@ -132,7 +132,15 @@ LAYERS = {
     "linear": linear(),
     "linear-no-bias": linear(bias=False),
 }
-EVERY_KIND = [Case(f"{kind}-{name}", layer, kind=kind) for kind in TRANSFORMS for name, layer in LAYERS.items()]
+# Every kind of layer for one kind of transform per mode; of the others, layers that differ in the shape of a weight.
+THOROUGHLY = ("eft", "batche", "residual")
+SHAPES = ("conv2d", "conv2d-grouped-strided", "conv3d", "transposed2d-grouped", "linear", "linear-no-bias")
+EVERY_KIND = [
+    Case(f"{kind}-{name}", layer, kind=kind)
+    for kind in TRANSFORMS
+    for name, layer in LAYERS.items()
+    if kind in THOROUGHLY or name in SHAPES
+]
 BATCHE = [
     Case("batche-no-bias", conv(), bias=False, kind="batche", one_layer=True),
     Case("batche-linear-norm", linear(), kind="batche", one_layer=True, norm=True),

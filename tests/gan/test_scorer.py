@@ -166,7 +166,7 @@ def test_lines_hold_until_a_newer_one_of_their_cell_is_about_something_else(tmp_
 MANY = "tasks=[{name: discs, data: 'shapes:discs', limit: 150}, {name: checks, data: 'shapes:checks', limit: 90}]"
 
 
-@pytest.mark.parametrize("method", ["eft", "finetune"])
+@pytest.mark.parametrize("method", ["eft", pytest.param("finetune", marks=pytest.mark.slow)])
 def test_several_processes_write_the_same_lines_as_one(tiny, extractor, in_threads, method):
     run = train_gan(tiny(MANY, "training.steps=1", f"method={method}"), "test")
     before, written = run.folder.scores.read_bytes(), {}

@@ -139,6 +139,7 @@ def test_a_saved_folder_is_what_would_be_pushed_and_loads_alone(pushed, zoo, tmp
             zoo.save_pretrained(place)
 
 
+@pytest.mark.slow
 def test_a_fetched_run_learns_a_further_task(pushed, tmp_path, zoo):
     shutil.copytree(eftgan.load_run(NAME).folder.path, tmp_path / "mine")
     new = "tasks+={name: more, data: 'shapes:discs', limit: 24}"

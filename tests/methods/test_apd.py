@@ -83,6 +83,7 @@ def test_sigma_and_all_own_parts_train_but_masks_of_earlier_tasks_do_not(two_lay
     assert set(held.parameters) == {sigma, first.tau}
 
 
+@pytest.mark.slow
 def test_earlier_tasks_hardly_move_and_own_parts_become_sparse(learn):
     options = {"epochs": 10, "rate": 0.03, "norm": False}
     lost = forgetting(learn(Finetune(), out="finetune", **options).matrix, 2)

@@ -146,7 +146,7 @@ def test_fine_tuning_forgets_and_its_remedies_forget_less(learn):
     """One seed and one of each family, in CI. All, and the mean over four seeds: below."""
     lost = forgotten(learn, "finetune", 0)
     assert lost > 0.1
-    for name in ("lwf", "ewc", "imm"):
+    for name in ("lwf", "ewc"):
         assert forgotten(learn, name, 0, strength=STRENGTHS[name]) < lost, name
 
 

@@ -33,6 +33,7 @@ def test_ewc_holds_generator_and_discriminators(tiny):
     assert all(any(bool(tensor.any()) for tensor in found.values()) for found in importance.values())
 
 
+@pytest.mark.slow
 def test_l2_transfer_keeps_a_gan_nearer_to_its_last_task_the_stronger_it_is(tiny):
     """Anchors are the averaged weights of the generator; discriminators have theirs."""
     far = []

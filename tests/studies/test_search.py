@@ -94,6 +94,7 @@ def test_a_second_call_trains_nothing_and_another_question_is_refused(searched, 
     assert "holds a search with another axes" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_trial_that_was_cut_short_is_taken_up_and_more_can_be_asked_for(config, monkeypatch):
     train, calls = GAN.train, []
 

@@ -84,6 +84,7 @@ def test_who_waits_takes_a_run_up_when_its_process_is_gone(fake, monkeypatch):
     assert fake.trained == ["first"]
 
 
+@pytest.mark.slow
 def test_the_commands_of_a_list_train_one_run_each_and_the_last_one_reports(tmp_path, tiny, capsys):
     (config := tmp_path / "tiny.yaml").write_text(dump(tiny()))
     out = tmp_path / "compare"

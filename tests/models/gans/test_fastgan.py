@@ -12,7 +12,7 @@ SMALL = FastGan(size=32, ngf=4, ndf=4, z_dim=6)
 
 @pytest.mark.parametrize(
     ("size", "generator", "discriminator"),
-    [(32, 27_915_648, 25_342_720), (64, 28_211_072, 27_071_872), (256, 29_127_648, 28_224_448)],
+    [(64, 28_211_072, 27_071_872), (256, 29_127_648, 28_224_448)],
 )
 def test_parameters_are_those_counted_by_hand(size, generator, discriminator):
     family = FastGan(size=size)
