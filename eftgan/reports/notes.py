@@ -2,7 +2,7 @@
 
 from eftgan.evaluation.metrics import Metric
 from eftgan.reports.numbers import extent
-from eftgan.reports.results import Result, Study
+from eftgan.reports.results import MOST_SHOWN, Result, Study
 from eftgan.scores import UNCHANGED, Score
 
 CARRIED, FEWER = "†", "‡"  # marks behind a value
@@ -78,12 +78,17 @@ def _extractors(scores: list[Score]) -> str:
 
 
 def _floor(study: Study, metric: Metric) -> str:
+    floor = study.floor(metric)
+    meaning = "the floor" if metric.lower_is_better else "what a perfect generator would reach"
+    if len(floor) > MOST_SHOWN:
+        values = [score.value for score in floor.values()]
+        least, most = metric.text(min(values)), metric.text(max(values))
+        return f"Real images against real images, {meaning}: {least} to {most} over {len(values):,} tasks."
     shown = []
-    for task, score in study.floor(metric).items():
+    for task, score in floor.items():
         real = _real_images(score)
         against = "" if real is None else f" against {real:,}"
         shown.append(f"{task} {metric.text(score.value)} (N = {score.n:,}{against})")
-    meaning = "the floor" if metric.lower_is_better else "what a perfect generator would reach"
     return f"Real images against real images, {meaning}: {', '.join(shown)}." if shown else ""
 
 

@@ -148,6 +148,16 @@ def test_real_against_real_is_the_floor(make_run, tmp_path):
     assert page.table("FID of every")[0][1:5] == ["cats", "birds", "churches", "towers"]
 
 
+def test_of_many_tasks_the_floor_is_told_as_a_range(make_run, tmp_path, monkeypatch):
+    monkeypatch.setattr("eftgan.reports.notes.MOST_SHOWN", 2)
+    run = make_run(tmp_path / "run")
+    values = {"cats": 4.2, "birds": 3.1, "towers": 9.0}
+    append_scores(
+        run / "scores.jsonl", [Score("run", "eft", 0, "real", task, "FID", v, 100) for task, v in values.items()]
+    )
+    assert "the floor: 3.1 to 9.0 over 3 tasks." in report([run], tmp_path).text
+
+
 def test_the_floor_follows_the_sequence_and_tells_how_many_real_images_there_are(make_run, tmp_path):
     run = make_run(tmp_path / "run")
     for task, n in (("towers", 300), ("birds", 200), ("cats", 100)):  # as measured
