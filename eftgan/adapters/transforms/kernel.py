@@ -5,6 +5,7 @@ A weight is looked at as (K, c, p): outputs, inputs of a group, taps (a linear l
 
 import math
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from eftgan.adapters.layers import outputs_of, weight_shape
-from eftgan.adapters.transforms.base import Site, Transform
+from eftgan.adapters.transforms.base import Plan, Planner, Site, Transform
 from eftgan.errors import UserError
 
 
@@ -117,3 +118,23 @@ def stays_shared(site: Site) -> str | None:
     if isinstance(site.layer, nn.Linear) and site.norm_follows:
         return "a linear layer with the task's own BatchNorm behind it, which stays shared as with eft"
     return None
+
+
+@dataclass(frozen=True)
+class LowRankPlanner(Planner):
+    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too."""
+
+    rank: int = 1
+
+    def __post_init__(self) -> None:
+        check_whole("rank", self.rank)
+
+    def plan(self, site: Site) -> Plan | str:
+        if reason := stays_shared(site):
+            return reason
+        kernel = Kernel.of(site)
+        return Plan("weight", self.maker(kernel, kernel.linear and site.config.bias))
+
+    def maker(self, kernel: Kernel, bias: bool) -> Callable[[], KernelChange]:
+        """What makes a new task's change of such a kernel."""
+        raise NotImplementedError

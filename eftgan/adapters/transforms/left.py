@@ -8,14 +8,15 @@ rank above 1 all components start alike and stay so. Here A starts at zero and B
 is all ones, while the others begin apart with V at zero.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters.transforms.base import Option, Plan, Planner, Site
-from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, empty, stays_shared
+from eftgan.adapters.transforms.base import Option
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, LowRankPlanner, draw, empty
 
 
 class Left(KernelChange):
@@ -65,18 +66,10 @@ class Left(KernelChange):
 
 
 @dataclass(frozen=True)
-class LeftPlanner(Planner):
-    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too."""
+class LeftPlanner(LowRankPlanner):
+    """Factors that multiply a kernel, and others that are added unless `additive` is off."""
 
-    rank: int = 1
     additive: bool = True
 
-    def __post_init__(self) -> None:
-        check_whole("rank", self.rank)
-
-    def plan(self, site: Site) -> Plan | str:
-        if reason := stays_shared(site):
-            return reason
-        kernel = Kernel.of(site)
-        bias = kernel.linear and site.config.bias
-        return Plan("weight", partial(Left, kernel, self.rank, additive=self.additive, bias=bias))
+    def maker(self, kernel: Kernel, bias: bool) -> Callable[[], KernelChange]:
+        return partial(Left, kernel, self.rank, additive=self.additive, bias=bias)

@@ -4,14 +4,15 @@ With the activation that the authors' README switches on, both of their ReLUs si
 derivative is zero: no factor of a convolution would ever learn.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from eftgan.adapters.transforms.base import Option, Plan, Planner, Site
-from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, empty, stays_shared
+from eftgan.adapters.transforms.base import Option
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, LowRankPlanner, draw, empty
 
 
 class LowRankTaps(KernelChange):
@@ -46,18 +47,10 @@ class LowRankTaps(KernelChange):
 
 
 @dataclass(frozen=True)
-class Llora(Planner):
-    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too."""
+class Llora(LowRankPlanner):
+    """The taps are factors as well."""
 
-    rank: int = 1
     alpha: float = 1.0
 
-    def __post_init__(self) -> None:
-        check_whole("rank", self.rank)
-
-    def plan(self, site: Site) -> Plan | str:
-        if reason := stays_shared(site):
-            return reason
-        kernel = Kernel.of(site)
-        bias = kernel.linear and site.config.bias
-        return Plan("weight", partial(LowRankTaps, kernel, self.rank, self.alpha, bias=bias))
+    def maker(self, kernel: Kernel, bias: bool) -> Callable[[], KernelChange]:
+        return partial(LowRankTaps, kernel, self.rank, self.alpha, bias=bias)

@@ -1,13 +1,14 @@
 """Low-rank adaptation (Hu et al. 2021): W + alpha B A, for a convolution with the taps in A."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from eftgan.adapters.transforms.base import Option, Plan, Planner, Site
-from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, empty, stays_shared
+from eftgan.adapters.transforms.base import Option
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, LowRankPlanner, draw, empty
 
 
 class LowRank(KernelChange):
@@ -37,17 +38,10 @@ class LowRank(KernelChange):
 
 
 @dataclass(frozen=True)
-class Lora(Planner):
-    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too."""
+class Lora(LowRankPlanner):
+    """W + alpha B A."""
 
-    rank: int = 1
     alpha: float = 1.0
 
-    def __post_init__(self) -> None:
-        check_whole("rank", self.rank)
-
-    def plan(self, site: Site) -> Plan | str:
-        if reason := stays_shared(site):
-            return reason
-        kernel = Kernel.of(site)
-        return Plan("weight", partial(LowRank, kernel, self.rank, self.alpha, bias=kernel.linear and site.config.bias))
+    def maker(self, kernel: Kernel, bias: bool) -> Callable[[], KernelChange]:
+        return partial(LowRank, kernel, self.rank, self.alpha, bias=bias)
