@@ -106,21 +106,14 @@ class Trainer(Generic[AnyTask]):
         self._names = list(names)
         self.progress, tensors = restore_networks(self.folder, self.networks, self.method)
         finished = self.folder.finished(names) if tensors is None else []
-        if finished and not self._was_cut_short(finished):
+        if finished:
             self._restore_from_files(finished)
         self._check_state(names)
+        self._check_files(names[: self.progress.task])
         self.read_further(tensors or {})
         for network in self.networks.values():
             network.to(self.accelerator.device)
         return tensors
-
-    def _was_cut_short(self, finished: list[str]) -> bool:
-        """Whether a kill came between the first task's file and the first state: the task is then begun again.
-
-        It ends with the file that is there, which is not replaced. What is drawn and measured comes after the state.
-        """
-        untouched = not self.folder.scores.exists() and not self.method.files_suffice
-        return len(finished) == 1 and (self.start is not None or untouched)
 
     def _restore_from_files(self, finished: list[str]) -> None:
         """Go on from the finished tasks' files where the resume states are gone, if the method needs no more."""
@@ -164,7 +157,14 @@ class Trainer(Generic[AnyTask]):
                 f"{self.folder.path / 'state'}: the resume state stands at step {step} after {done} tasks and "
                 f"knows {', '.join(seen) or 'no task'}; these tasks do not lead there. Was config.yaml changed?"
             )
-        for path in (self.folder.task_file(index, name) for index, name in enumerate(names[:done])):
+
+    def _check_files(self, finished: Sequence[str]) -> None:
+        """Every finished task has its file; a kill between the first state and the first file left only the state."""
+        unfiled = len(finished) == 1 and self.progress.step == 0 and not self.folder.task_file(0, finished[0]).exists()
+        if unfiled and self.accelerator.is_main_process:
+            write_task(self.folder, 0, finished[0], self.networks, self.method)
+        self.accelerator.wait_for_everyone()
+        for path in (self.folder.task_file(index, name) for index, name in enumerate(finished)):
             if not path.is_file():
                 raise UserError(f"{path} is missing, though the task is done; put it back, or remove the run folder")
 
@@ -180,7 +180,10 @@ class Trainer(Generic[AnyTask]):
         return tensors_digest({**self.method.frozen(self.networks, task), **held})
 
     def finish_task(self, index: int, task: str, frozen: str, probe: Probe) -> None:
-        """The method remembers; the promise is checked; only then the task's file and the state are written."""
+        """The method remembers; the promise is checked; only then the task's file and the state are written.
+
+        The first state is whole and comes before the file, which can be made from it; later states rest on the files.
+        """
         self.method.end_task(self.networks, task, probe)
         if self.frozen_digest(task) != frozen:
             raise RuntimeError(
@@ -189,9 +192,12 @@ class Trainer(Generic[AnyTask]):
             )
         self.progress = Progress(index + 1, 0, self.progress.total, self.progress.seconds)
         self.optimizers = {}
+        if index == 0:
+            self.save()
         if self.accelerator.is_main_process:
             write_task(self.folder, index, task, self.networks, self.method)
-        self.save()
+        if index > 0:
+            self.save()
 
     def further_state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Tensors beside networks, method and optimizers that training needs to go on, by part."""

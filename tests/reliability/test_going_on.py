@@ -16,7 +16,6 @@ from eftgan.gan.run import GanRun
 from eftgan.reports.results import studies
 from eftgan.reports.runs import load_runs
 from eftgan.scores import read_scores
-from eftgan.training.trainer import Trainer
 
 FURTHER = "tasks+={name: stripes, data: 'shapes:stripes', limit: 24}"
 
@@ -47,22 +46,26 @@ def test_without_states_a_classifier_goes_on_from_its_task_files_to_the_same_bit
     assert weights_of(part) == weights_of(whole)
 
 
-def test_a_first_task_that_was_killed_before_the_first_state_is_trained_again_to_the_same_file(tiny, monkeypatch):
-    """Where states are written after tasks only, the first task's file is there before any state is."""
-    words = ("method=finetune", "training.save_every_steps=0")
+@pytest.mark.parametrize("method", ["finetune", "eft", "packnet"])
+def test_a_run_that_was_killed_between_its_first_state_and_the_first_file_goes_on_to_the_same_bits(
+    tiny, monkeypatch, method
+):
+    words = (f"method={method}", "training.save_every_steps=0")
     whole = train_gan(tiny(*words, out="whole"), "test")
 
-    def killed(trainer):
+    def killed(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trainer, "save", killed)
+    monkeypatch.setattr("eftgan.training.trainer.write_task", killed)
     with pytest.raises(KeyboardInterrupt):
         train_gan(tiny(*words, out="part"), "test")
     monkeypatch.undo()
-    (file,) = GanRun(tiny(out="part").out).folder.task_files()
-    written = file.stat().st_mtime_ns
-    assert weights_of(train_gan(tiny(*words, out="part"), "test")) == weights_of(whole)
-    assert file.stat().st_mtime_ns == written
+    folder = GanRun(tiny(out="part").out).folder
+    assert not folder.task_files()
+    (state,) = folder.state_files()
+    part = train_gan(tiny(*words, out="part"), "test")
+    assert weights_of(part) == weights_of(whole)
+    assert state.name in {path.name for path in whole.folder.state_files()}
 
 
 @pytest.mark.parametrize("method", ["{name: eft, discriminator: full}", "{name: mergan}"])

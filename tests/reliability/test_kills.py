@@ -25,7 +25,7 @@ def points_of(program: str, reference) -> list[str]:
 
 @pytest.mark.parametrize(
     ("program", "count"),
-    [("train", 4), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2), ("work", 1)],
+    [("train", 4), ("learn-eft", 1), ("learn-si", 1), ("evaluate", 2), ("prepare", 2), ("convert", 2), ("work", 1)],
 )
 def test_a_killed_program_repeated_leaves_the_same_files(server, references, tmp_path, program, count):
     reference = references[program]
