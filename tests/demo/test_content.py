@@ -3,6 +3,7 @@
 import io
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from eftgan.demo.requests import BASE_CHOICE, Still, Way, command_words, order
 from eftgan.demo.runs import facts, open_runs
 from eftgan.demo.studio import Order, Studio
 from eftgan.errors import UserError
+from eftgan.files import file_digest
 from eftgan.gan.latent import of_task
 from eftgan.kinds import open_run
 
@@ -96,6 +98,23 @@ def test_a_kept_task_stays_and_a_forgotten_one_changes(comparison):
     assert pixels(forgotten[0].content) != pixels(forgotten[1].content)
     studios = {label: Studio(run) for label, run in runs.items()}
     assert list(real_images(studios, "discs")) == ["Real images"]
+
+
+def test_the_page_writes_nothing_into_a_run_so_that_ending_it_anywhere_loses_nothing(comparison, classes):
+    def everything() -> dict[Path, str]:
+        files = [path for run in (comparison, classes) for path in run.rglob("*") if path.is_file()]
+        return {path: f"{path.stat().st_mtime_ns} {file_digest(path)}" for path in files}
+
+    before = everything()
+    for run in open_runs(comparison).values():
+        studio = Studio(run)
+        studio.grid(Still("checks").subject(), order(2, 0))
+        studio.way(Way("discs").subject(), order(1, 0), 2)
+        history(studio, "discs", Order(2, 0))
+        real_images({"run": studio}, "discs")
+        facts(run)
+    Examiner(open_run(classes, "classifier")).ask(Image.new("RGB", (16, 16)))
+    assert everything() == before
 
 
 def test_where_a_task_file_is_gone_the_row_is_left_out(comparison):
