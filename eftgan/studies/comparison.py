@@ -11,7 +11,7 @@ from typing import Any
 from eftgan.config import apply_override, build, overlay, read_yaml
 from eftgan.data.processes import Processes
 from eftgan.errors import UserError
-from eftgan.files import exclusive, file_digest, write_json
+from eftgan.files import exclusive, file_digest, remove_leftovers, write_json
 from eftgan.kinds import kind_of_config
 from eftgan.methods import METHODS
 from eftgan.reports import write
@@ -83,6 +83,7 @@ class Comparison:
 
     def report(self) -> list[Path]:
         """The report of all runs, and of those that earlier calls compared on this sequence."""
+        remove_leftovers(self.out)  # of a call that was killed while it wrote them
         return write.write_report([*_others(self.out, self.runs), *self.runs], self.page)
 
     def report_once(self) -> list[Path]:
