@@ -1,9 +1,11 @@
 """The one exception that a user's mistake raises; entry points print it and exit with code 2."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 
 
@@ -34,4 +36,13 @@ def exit_on_user_error() -> Iterator[None]:
 def _stop(message: str) -> None:
     rank = os.environ.get("RANK", "0")
     print(f"error: {message}" if rank == "0" else f"error in process {rank}: {message}", file=sys.stderr)
+    _tell_launcher(message)
     sys.exit(2)
+
+
+def _tell_launcher(message: str) -> None:
+    """Write the file from which torchrun's summary of a failed process takes the reason."""
+    if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        told = {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}
+        with contextlib.suppress(OSError), open(path, "w") as file:
+            json.dump({"message": told}, file)
