@@ -4,7 +4,7 @@ import copy
 import itertools
 import re
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,18 @@ from eftgan.adapters.layers import Layer
 from eftgan.adapters.transforms import Mode, Transform
 from eftgan.errors import UserError
 
-__all__ = ["PARTS", "Part", "Row", "TaskBank", "Tasks", "is_distributed", "named_banks", "registry_of", "unwrap"]
+__all__ = [
+    "PARTS",
+    "Part",
+    "Row",
+    "TaskBank",
+    "Tasks",
+    "is_distributed",
+    "named_banks",
+    "registry_of",
+    "tasks_stand_alone",
+    "unwrap",
+]
 
 Row: TypeAlias = dict[Part, str]  # for each part, the key of the module that a task uses
 HOOK_TABLE = re.compile(r"_(forward|backward)(_pre)?_hooks")  # attributes of nn.Module
@@ -67,13 +78,16 @@ class TaskBank(nn.Module):
     tasks active, the batch is that many equal chunks, one per task. A bank of gates may have another bank for a layer.
     """
 
+    stands_alone: ClassVar[bool] = True  # what a task computes here follows from the bank's input
+    reads_earlier: ClassVar[bool] = False  # a task needs those before it in the model
+
     def __init__(
         self,
         layer: nn.Module,
         registry: Tasks,
         part: Part,
         mode: Mode,
-        make: Callable[[], Transform] | None = None,
+        make: Callable[[], nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.layer = layer
@@ -81,7 +95,7 @@ class TaskBank(nn.Module):
         self.registry = registry
         self.part = part
         self.mode = mode
-        self.make = make  # gives a transform in its neutral state; None where the layer itself is the pattern
+        self.make = make  # gives a module in its neutral state; None where the layer itself is the pattern
         self.train(layer.training)
 
     def new_module(self) -> nn.Module:
@@ -141,11 +155,14 @@ class TaskBank(nn.Module):
 
     def _with_weight_of(self, row: Row, x: Tensor) -> Tensor:
         """Mode "weight": the layer's own forward, hooks and padding included, with the task's tensors in it."""
+        weight, bias = self.tensors_of(row)
+        given = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+        return functional_call(self.layer, given, (x,))
+
+    def tensors_of(self, row: Row) -> tuple[Tensor, Tensor | None]:
+        """Mode "weight": what a task computes with in the place of the layer's weight and bias."""
         layer, transform = cast(Layer, self.layer), self.transform(row)
-        given = {"weight": transform.weight(layer.weight)}
-        if (bias := transform.bias(layer.bias)) is not None:
-            given["bias"] = bias
-        return functional_call(layer, given, (x,))
+        return transform.weight(layer.weight), transform.bias(layer.bias)
 
     def _forward_chunks(self, x: Tensor, rows: tuple[Row, ...]) -> Tensor:
         if x.shape[0] % len(rows):
@@ -176,6 +193,14 @@ def unwrap(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
+
+
+def tasks_stand_alone(model: nn.Module) -> bool:
+    """Whether every layer of a task reads its input and nothing else, so that tasks can stand side by side.
+
+    Not where a task has a column that reads other columns, or a network beside the shared one.
+    """
+    return all(bank.stands_alone for _, bank in named_banks(model))
 
 
 def is_distributed(model: nn.Module) -> bool:

@@ -150,7 +150,11 @@ def convolution(
 
 
 def set_weights(layer: Layer, weight: Tensor, bias: Tensor | None) -> Layer:
-    """The layer itself, with copies of these in the place of its parameters."""
+    """The layer itself, with copies of these in the place of its parameters, and of their size."""
+    if isinstance(layer, nn.Linear):
+        layer.out_features, layer.in_features = weight.shape
+    elif not layer.transposed:
+        layer.out_channels, layer.in_channels = weight.shape[0], weight.shape[1] * layer.groups
     layer.weight = nn.Parameter(weight.detach().clone())
     layer.bias = None if bias is None else nn.Parameter(bias.detach().clone())
     return layer

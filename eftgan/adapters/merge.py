@@ -58,6 +58,8 @@ def mergeable(model: nn.Module, name: str) -> bool:
 def inference_network(model: nn.Module, name: str) -> nn.Module:
     """A copy of the network for one task, in eval mode: merged, or, where that cannot be, with this task alone.
 
+    A task that reads those before it keeps these.
+
     Args:
         model: A network with adapters; it stays as it is.
         name: The task.
@@ -69,16 +71,20 @@ def inference_network(model: nn.Module, name: str) -> nn.Module:
 
 
 def only_task(model: nn.Module, name: str) -> nn.Module:
-    """A copy of the network whose banks know one task, which is active."""
+    """A copy of the network whose banks know one task, which is active, and those before it where it reads them."""
     network, registry = unwrap(model), registry_of(model)
-    row = dict(registry.row(name))
+    registry.row(name)
+    names = list(registry.rows)
+    reads_earlier = any(bank.reads_earlier for _, bank in named_banks(network))
+    kept = names[: names.index(name) + 1] if reads_earlier else [name]
     alone = Tasks(registry.config)
-    alone.rows, alone.made, alone.active = {name: row}, registry.made, row
+    alone.rows, alone.made = {each: dict(registry.rows[each]) for each in kept}, registry.made
+    alone.active = alone.rows[name]
     # The same use of deepcopy's memo as above: the modules of other tasks are never copied.
     memo: dict[int, object] = {id(registry): alone}
     for _, bank in named_banks(network):
-        key = row[bank.part]
-        memo[id(bank.tasks)] = nn.ModuleDict({key: copy.deepcopy(bank.tasks[key])})
+        keys = dict.fromkeys(row[bank.part] for row in alone.rows.values())
+        memo[id(bank.tasks)] = nn.ModuleDict({key: copy.deepcopy(bank.tasks[key]) for key in keys})
     return copy.deepcopy(network, memo).eval().requires_grad_(False)
 
 
@@ -103,7 +109,7 @@ def merged_bank(bank: TaskBank, row: Row) -> nn.Module:
         return transform.merged(_before_gate(bank.layer, row))
     layer = plain_copy(bank.layer)
     if bank.mode == "weight":
-        return set_weights(layer, transform.weight(layer.weight), transform.bias(layer.bias))
+        return set_weights(layer, *bank.tensors_of(row))
     return transform.merged(layer)
 
 

@@ -1,11 +1,12 @@
 """What belongs to a task and what is shared, as tensors: taken out, put back, written to a task's file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from eftgan.adapters.adopting import Adopting
 from eftgan.adapters.bank import TaskBank, named_banks, registry_of, unwrap
 from eftgan.adapters.config import PARTS
 from eftgan.adapters.layers import outputs_in, resize_head
@@ -70,13 +71,25 @@ def load_task(model: nn.Module, name: str, state: Mapping[str, Tensor]) -> None:
         weight = state.get(f"{bank_name}.weight")
         if bank.part == "heads" and weight is not None and (outputs := outputs_in(module, weight)):
             resize_head(module, outputs)
-        if isinstance(module, Transform):
+        if isinstance(module, Adopting):
             module.adopt(_below(bank_name, state))
         expected.update({f"{bank_name}.{key}": tensor for key, tensor in module.state_dict().items()})
     _check_tensors(f"task {name!r}", expected, state)
+    _check_place(name, modules.values(), len(registry.rows))
     for bank_name, module in modules.items():
         module.load_state_dict({key: state[f"{bank_name}.{key}"] for key in module.state_dict()})
     attach_task(model, name, {part: registry.new_key() for part in PARTS}, modules)
+
+
+def _check_place(name: str, modules: Iterable[nn.Module], there: int) -> None:
+    """Refuse a task that reads other numbers of earlier tasks than the model has."""
+    for module in modules:
+        before = module.tasks_before() if isinstance(module, Transform) else None
+        if before not in (None, there):
+            raise UserError(
+                f"task {name!r} reads the {before} before it, and this model has {there} tasks: its file only makes "
+                "sense after those of all tasks before it; read them together, by ClassifierRun(folder).classifier"
+            )
 
 
 def _below(bank_name: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import inference_network
+from eftgan.adapters.bank import tasks_stand_alone
 from eftgan.adapters.by_number import ByNumber
 from eftgan.classifier.run import ClassifierRun
 from eftgan.data.pixels import Pixels
+from eftgan.errors import UserError
 from eftgan.export.program import EVERY_TASK, check_format, task_program
 
 
@@ -37,6 +39,11 @@ def export_classifier(run: ClassifierRun, task: str, out: Path) -> list[str]:
     check_format(out)
     size, tasks = run.experiment.network.size, run.present if task == EVERY_TASK else [task]
     classifier = run.classifier(len(run.trained) - 1, tasks)
+    if not tasks_stand_alone(classifier):
+        raise UserError(
+            f"{run.folder.path}: a task of {run.experiment.method.name} reads more than the input of its layers, so it "
+            "cannot be exported as one network; use it by eftgan classify, or by ClassifierRun(folder).classify(image)"
+        )
     network = ByNumber(classifier, tasks) if task == EVERY_TASK else inference_network(classifier, task)
     images = torch.zeros(2, 3, size, size, dtype=torch.uint8)
     program = task_program(

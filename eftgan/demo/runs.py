@@ -68,4 +68,5 @@ def growth(run: SavedRun[Any]) -> str:
     shares = [s.value for s in read_scores(run.folder.scores) if s.metric == "growth" and s.tested_on == last]
     if not shares:
         return ""
-    return "a whole network per task" if run.experiment.method.fresh else f"{shares[-1]:.2%} per task"
+    whole = run.experiment.method.fresh and not shares[-1]
+    return "a whole network per task" if whole else f"{shares[-1]:.2%} per task"

@@ -73,7 +73,7 @@ def _convolution(conv: _ConvNd, x: Tensor, out: Tensor) -> int:
 
 
 def _linear(linear: nn.Linear, x: Tensor, out: Tensor) -> int:
-    return out.numel() * (2 * linear.in_features + (linear.bias is not None))
+    return out.numel() * (2 * x.shape[-1] + (linear.bias is not None))
 
 
 def _attention(attention: nn.MultiheadAttention, x: Tensor, out: Tensor) -> int:

@@ -23,8 +23,6 @@ from eftgan.adapters import (
     task_state,
 )
 from eftgan.adapters.bank import Row, unwrap
-from eftgan.adapters.gates import Gate
-from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.transforms import Option
 from eftgan.evaluation.flops import forward_flops, meta_copy
 
@@ -56,6 +54,7 @@ class Growth:
     """Counts of a base network and of one task on it; sums of several networks add up field by field."""
 
     base_parameters: int = 0  # of the network before adapters came in
+    shared_parameters: int = 0  # those that tasks use: not of layers that are only the pattern of a task's own
     adapter_parameters: int = 0  # ws, wd, their biases, diagonals
     adapter_bits: int = 0  # of masks, which have no parameters
     norm_parameters: int = 0
@@ -163,9 +162,13 @@ def _measure(network: nn.Module, example: Example, task: str) -> Growth:
             layers.append(_layer(name, bank, row))
         else:
             counts[bank.part] += _parameters(bank.task(row))
-    of_tasks = {p for _, bank in named_banks(network) for p in bank.tasks.parameters()}
+    banks = [bank for _, bank in named_banks(network)]
+    of_tasks = {p for bank in banks for p in bank.tasks.parameters()}
+    patterns = {p for bank in banks if bank.mode == "replace" for p in bank.layer.parameters()}
+    base_parameters = {p: p.numel() for p in network.parameters() if p not in of_tasks}
     return Growth(
-        base_parameters=sum(p.numel() for p in network.parameters() if p not in of_tasks),
+        base_parameters=sum(base_parameters.values()),
+        shared_parameters=sum(size for p, size in base_parameters.items() if p not in patterns),
         adapter_parameters=sum(layer.parameters for layer in layers),
         adapter_bits=sum(layer.bits for layer in layers),
         norm_parameters=counts["norms"],
@@ -185,7 +188,7 @@ def _parameters(module: nn.Module) -> int:
 
 def _layer(name: str, bank: TaskBank, row: Row) -> LayerGrowth:
     transform = bank.transform(row)
-    outputs = transform.channels if isinstance(transform, Gate) else outputs_of(bank.layer)
+    outputs = transform.outputs(bank.layer)
     return LayerGrowth(name, outputs, transform.kept_parameters(), transform.mask_bits(), transform.describe())
 
 

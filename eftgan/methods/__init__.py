@@ -22,9 +22,11 @@ from eftgan.methods.mas import Mas
 from eftgan.methods.mergan import Mergan
 from eftgan.methods.packnet import PackNet
 from eftgan.methods.piggyback import Piggyback
+from eftgan.methods.pnn import Pnn
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.separate import Separate
 from eftgan.methods.si import Si
+from eftgan.methods.side import Side
 from eftgan.methods.supsup import SupSup
 from eftgan.methods.tfm import Tfm
 
@@ -39,6 +41,8 @@ METHODS: dict[str, type[Method]] = {
     "tfm": Tfm,
     "hnet": Hnet,
     "apd": Apd,
+    "pnn": Pnn,
+    "side": Side,
     "finetune": Finetune,
     "fixed": Fixed,
     "lwf": Lwf,

@@ -33,14 +33,18 @@ class Separate(Method):
 
     def __post_init__(self) -> None:
         if self.later_rate != 1.0:
-            raise UserError("method.later_rate: separate trains every task as a first one; leave it out")
+            raise UserError(f"method.later_rate: {self.name} trains every task as a first one; leave it out")
 
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         super().prepare(networks, adapters)
+        self.check_nothing_shared(networks)
+
+    def check_nothing_shared(self, networks: Networks) -> None:
+        """Refuse networks with parameters that no task has of its own."""
         for role, network in networks.items():
             if shared := parameters_in_common(network, set(PARTS)):
                 raise UserError(
-                    f"method.name: separate cannot hold a copy per task of the {role}'s {next(iter(shared))}: only "
+                    f"method.name: {self.name} cannot hold a copy per task of the {role}'s {next(iter(shared))}: only "
                     "convolutions, linear layers and normalisations are known"
                 )
 

@@ -49,6 +49,8 @@ class Growth:
     @property
     def _in_common(self) -> int:
         """What all tasks use of the base: without the layers that only serve as the pattern of a task's own."""
+        if self.details[0].get("shared_parameters") == 0:
+            return 0  # a task's own layers may be narrower than their patterns
         return self._base - _parameters(self.details[0], "norm", "head")
 
 

@@ -208,8 +208,8 @@ class SavedRun(Generic[AnyExperiment]):
             lines.append(f"task {index + 1:<3} {name}: {state}  ({self.data_of(index)})")
         for score in read_scores(self.folder.scores):
             if self.trained and score.metric == "growth" and score.tested_on == self.trained[-1]:
-                fresh = self.experiment.method.fresh
-                share = "a whole network" if fresh else f"{score.value:.2%} of the base's parameters"
+                whole = self.experiment.method.fresh and not score.value
+                share = "a whole network" if whole else f"{score.value:.2%} of the base's parameters"
                 lines.append(f"growth   {share} per task")
         return "\n".join(lines)
 

@@ -20,7 +20,9 @@ from eftgan.training.stopping import Stopped, StopSignal
 
 FOR_CLASSIFIERS = [name for name, method in METHODS.items() if method.suits("classifier")]
 # Nothing of an earlier task changes.
-KEEPS_ALL = ("eft", "batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "fixed", "separate")
+KEEPS_ALL = (
+    "eft", "batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "pnn", "side", "fixed", "separate",
+)  # fmt: skip
 # A barely trained network has steep losses, so that the usual strengths would be too much for its learning rate.
 GENTLE = {
     "ewc": {"strength": 1.0, "samples": 16},

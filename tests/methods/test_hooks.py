@@ -362,7 +362,7 @@ class Negated(Eft):
         Eft,
         *(
             METHODS[name]
-            for name in ("batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "fixed", "separate")
+            for name in ("batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "fixed", "separate", "pnn")
         ),
     ],
 )

@@ -28,6 +28,9 @@ class Gate(Transform):
         """x times factors (K,), or (B, K) where every sample has its own."""
         return x * factors[(..., *[None] * self.axes)]
 
+    def outputs(self, layer: nn.Module) -> int:
+        return self.channels
+
     def flops(self, x: Tensor, out: Tensor) -> Flops:
         """The product with x; what the factors cost comes on top."""
         return Flops(out.numel(), out.numel())

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
 
 from torch import Tensor, nn
 
-from eftgan.adapters.layers import Layer, NotMergeable
+from eftgan.adapters.adopting import Adopting
+from eftgan.adapters.layers import Layer, NotMergeable, outputs_of
 from eftgan.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Flops(NamedTuple):
     executed: int
 
 
-class Transform(nn.Module):
+class Transform(Adopting):
     """One task's change of one layer.
 
     `forward` takes what the mode says: the layer's output (serial), its input (parallel, replace), or both in this
@@ -54,13 +55,9 @@ class Transform(nn.Module):
     def finish(self) -> None:
         """Take the form that is kept once the task is learned: a mask's bits in the place of its scores."""
 
-    def adopt(self, state: Mapping[str, Tensor]) -> None:
-        """Take the form of a state whose tensors are loaded afterwards; one without any changes nothing."""
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
-        own = {key.removeprefix(prefix): value for key, value in state_dict.items() if key.startswith(prefix)}
-        self.adopt(own)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+    def tasks_before(self) -> int | None:
+        """How many tasks must be there before this one, which reads them; None: they do not matter."""
+        return None
 
     def mask_bits(self) -> int:
         """How many numbers of one bit a finished task keeps here, in the place of parameters."""
@@ -69,6 +66,10 @@ class Transform(nn.Module):
     def describe(self) -> dict[str, Option]:
         """Its kind, then its effective sizes: what `growth --layers` shows."""
         raise NotImplementedError
+
+    def outputs(self, layer: nn.Module) -> int:
+        """Channels of what comes out of the layer that it is on."""
+        return outputs_of(layer)
 
     def kept_parameters(self) -> int:
         """Parameters that a finished task keeps of it."""
