@@ -190,8 +190,12 @@ class Trainer(Generic[AnyTask]):
         self.progress = Progress(index + 1, 0, self.progress.total, self.progress.seconds)
         self.optimizers = {}
         if self.accelerator.is_main_process:
-            write_task(self.folder, index, task, self.networks, self.method)
+            write_task(self.folder, index, task, self.networks, self.method, self.kept_with(index))
         self.save()
+
+    def kept_with(self, index: int) -> Mapping[str, Mapping[str, Tensor]]:
+        """What the finished task's file keeps beside the method's own, under names in the place of roles."""
+        return {}
 
     def further_state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Tensors beside networks, method and optimizers that training needs to go on, by part."""
