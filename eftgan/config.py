@@ -96,6 +96,7 @@ FREE_KEYS = (
     "title",
     "log_with",
     "evaluation",
+    "inference",
     "training.workers",
     "training.threads",
     "training.processes",

@@ -4,6 +4,8 @@ run.json  config.yaml  scores.jsonl  report.html
 shared.safetensors            theta, once (methods that freeze it)
 tasks/02-birds.safetensors    tau_t; or the whole generator, where theta goes on changing ("kind": "full")
 state/00003000.safetensors    everything that training needs to go on; the last two are kept
+logits/TESTED/TASK.safetensors    what a classifier's task says of the test images of another
+inference/02-birds.safetensors    what a task keeps for a rule of inference that was chosen after it was trained
 samples/after-02-birds/01-cats.png    samples/real/01-cats.png
 """
 
@@ -60,6 +62,9 @@ class RunFolder:
 
     def task_file(self, index: int, name: str) -> Path:
         return self.path / "tasks" / f"{index + 1:02d}-{name}.safetensors"
+
+    def inference_file(self, index: int, name: str) -> Path:
+        return self.path / "inference" / self.task_file(index, name).name
 
     def task_files(self) -> list[Path]:
         """The task files that there are, in the order of the tasks."""

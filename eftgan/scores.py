@@ -13,7 +13,8 @@ from eftgan.files import write_bytes
 from eftgan.names import REAL as REAL  # a trained_through like the names of tasks
 
 UNCHANGED = "unchanged"  # the metric of a line that says: after this task, every earlier one is the same bits as before
-SUBJECT = ("weights", "reference", "extractor_digest")  # details: what was measured, against what, and with what
+# details: what was measured, against what, and with what
+SUBJECT = ("weights", "reference", "extractor_digest", "inference")
 
 
 @dataclass(frozen=True)

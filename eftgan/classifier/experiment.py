@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from typing_extensions import Doc
 
+from eftgan.classifier.kept import keeps_own_files
 from eftgan.classifier.selection import Schedule, SeenImages
 from eftgan.config import Choice, Count, Local, Share
 from eftgan.data.labelled import open_labelled
@@ -16,6 +17,7 @@ from eftgan.data.pixels import Pixels
 from eftgan.data.sequences import recorded_path
 from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of, without_held_out
 from eftgan.errors import UserError
+from eftgan.evaluation.rules import AUTO, RULES, rule_named
 from eftgan.methods import METHODS, Eft, Method
 from eftgan.names import CLASSIFIER
 from eftgan.runfolder import RunFolder
@@ -114,6 +116,13 @@ class ClassifierExperiment(Experiment):
     method: Annotated[Method, Choice(METHODS, "eft", _for_classifiers), Doc("the continual-learning method")] = field(
         default_factory=Eft
     )
+    inference: Annotated[
+        str,
+        Doc(
+            f"how the task of an image is inferred: {AUTO} (entropy, or max-logit where tasks differ in their heads "
+            f"alone), {', '.join(RULES)}, or a sum of several such as energy+density"
+        ),
+    ] = AUTO
     auxiliary: Annotated[AuxiliaryConfig | None, Doc("unlabelled images, for methods that need some: dmc")] = None
     training: Annotated[ClassifierTraining, Doc("epochs, batches, SGD")] = field(default_factory=ClassifierTraining)
 
@@ -128,6 +137,11 @@ class ClassifierExperiment(Experiment):
             )
         if self.auxiliary is not None and not self.method.auxiliary:
             raise UserError(f"auxiliary: {self.method.name} makes no use of unlabelled images; leave it out")
+        if rule_named(self.inference).keeps and not keeps_own_files(self.method):
+            raise UserError(
+                f"inference: {self.inference} has every task keep something of its own images, which no longer holds "
+                f"when {self.method.name} changes the weights that tasks share; choose a rule that keeps nothing"
+            )
         if self.method.base == "pretrained" and self.network.weights is None:
             raise UserError("method.base: pretrained needs network.weights, a file or a published name")
 

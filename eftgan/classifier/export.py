@@ -12,6 +12,7 @@ from eftgan.classifier.run import ClassifierRun
 from eftgan.data.pixels import Pixels
 from eftgan.errors import UserError
 from eftgan.export.program import EVERY_TASK, check_format, task_program
+from eftgan.methods.rotation import averaged_logits, turned
 
 
 class FromPixels(nn.Module):
@@ -20,15 +21,16 @@ class FromPixels(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, network: nn.Module, pixels: Pixels) -> None:
+    def __init__(self, network: nn.Module, pixels: Pixels, turns: int = 1) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.turns = network, turns
         self.register_buffer("mean", torch.tensor(pixels.mean).view(3, 1, 1))
         self.register_buffer("std", torch.tensor(pixels.std).view(3, 1, 1))
 
     def forward(self, images: Tensor, task: Tensor | None = None) -> Tensor:
         x = (images.to(torch.float32) / 255 - self.mean) / self.std
-        return self.network(x) if task is None else self.network(x, task)
+        number = () if task is None else (task,)
+        return averaged_logits([self.network(turned(x, turn), *number) for turn in range(self.turns)])
 
 
 def export_classifier(run: ClassifierRun, task: str, out: Path) -> list[str]:
@@ -38,6 +40,13 @@ def export_classifier(run: ClassifierRun, task: str, out: Path) -> list[str]:
     """
     check_format(out)
     size, tasks = run.experiment.network.size, run.present if task == EVERY_TASK else [task]
+    differ = len({len(run.classes[each]) for each in tasks}) > 1
+    turns = run.experiment.method.outputs_per_class
+    if differ and turns > 1:
+        raise UserError(
+            f"{run.folder.path}: tasks with rotation labels and different numbers of classes cannot be one program; "
+            f"export them one by one: --task {tasks[0]}"
+        )
     classifier = run.classifier(len(run.trained) - 1, tasks)
     if not tasks_stand_alone(classifier):
         raise UserError(
@@ -47,14 +56,13 @@ def export_classifier(run: ClassifierRun, task: str, out: Path) -> list[str]:
     network = ByNumber(classifier, tasks) if task == EVERY_TASK else inference_network(classifier, task)
     images = torch.zeros(2, 3, size, size, dtype=torch.uint8)
     program = task_program(
-        FromPixels(network, run.experiment.pixels),
+        FromPixels(network, run.experiment.pixels, turns),
         {"images": images},
         "logits",
         run.origin(tasks),
         numbered=task == EVERY_TASK,
     )
     program.write(out)
-    differ = len({len(run.classes[each]) for each in tasks}) > 1
     wide = "; -inf beyond the classes of a task with fewer" if differ else ""
     return [
         f"{out}: uint8 pictures (B, 3, {size}, {size}) -> logits of {', '.join(tasks)}{wide}. Use it with:",

@@ -14,6 +14,7 @@ from eftgan.data.collection import WithoutLabels
 from eftgan.data.sequences import data_record
 from eftgan.data.splits import ClassSource, LabelledTask, task_names_of
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
+from eftgan.evaluation.rules import rule_named
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
@@ -87,6 +88,7 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
             method=experiment.method,
             options=experiment.training,
             pixels=experiment.pixels,
+            rule=rule_named(experiment.inference),
             auxiliary=open_auxiliary(experiment),
             seed=experiment.seed,
             folder=run.folder,

@@ -13,7 +13,8 @@ def build_network(experiment: ClassifierExperiment, classes: int, *, pretrained:
     """The classifier with its banks in, weights fixed by the seed, no task yet; `classes`: of the first task."""
     torch.manual_seed(stream_seed(experiment.seed, "weights", CLASSIFIER))
     weights = experiment.network.weights if pretrained else None
-    network = build_classifier(experiment.network.name, classes, weights)
+    outputs = classes * experiment.method.outputs_per_class
+    network = build_classifier(experiment.network.name, outputs, weights)
     adapters = experiment.adapters.config(heads=[head_name(network)])
     experiment.method.prepare({CLASSIFIER: network}, {CLASSIFIER: adapters})
     return network

@@ -9,10 +9,12 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from eftgan.classifier.experiment import ClassifierExperiment, open_classes
+from eftgan.classifier.kept import KeptStatistics
 from eftgan.classifier.networks import build_network
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
-from eftgan.evaluation.task_inference import certainties, infer_tasks, logits_together, shares_features
+from eftgan.evaluation.rules import Said, rule_named
+from eftgan.evaluation.task_inference import logits_together, said_by_task, shares_features, with_kept
 from eftgan.files import write_json
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import final_lines
@@ -42,6 +44,16 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
     def classes(self) -> dict[str, list[str]]:
         """Names of the classes of every task, in the order of its head's outputs."""
         return self.folder.read_classes()
+
+    @functools.cached_property
+    def inference(self) -> str:
+        """The rule by which tasks are inferred: the config's, until another is set here."""
+        return self.experiment.inference
+
+    @functools.cached_property
+    def kept(self) -> KeptStatistics:
+        """What the tasks keep for rules of inference."""
+        return KeptStatistics(self)
 
     @functools.cached_property
     def labelled(self) -> list[LabelledTask]:
@@ -79,13 +91,18 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
 
     def answers(self, image: Tensor, network: nn.Module, tasks: Sequence[str]) -> tuple[list[Answer], int]:
         """What each task says of a uint8 (3, S, S) image, and the place of the one that is believed."""
-        logits = logits_together(network, list(tasks), self.experiment.pixels(image[None]))
-        joined = shares_features(network, list(tasks))
+        x, turns, asked = self.experiment.pixels(image[None]), self.experiment.method.outputs_per_class, list(tasks)
+        rule = rule_named(self.inference, shares_features(network, asked))
+        if rule.asks_features:
+            said = said_by_task(network, asked, lambda: [x], turns)
+        else:
+            said = [Said(logits) for logits in logits_together(network, asked, x, turns)]
+        said = with_kept(said, self.kept.of(rule, asked, network))
         answers = []
-        for task, own, sure in zip(tasks, logits, certainties(logits, joined)[:, 0].tolist(), strict=True):
-            shares = zip(self.classes[task], own[0].softmax(0).tolist(), strict=True)
+        for task, own, sure in zip(tasks, said, rule.certainties(said)[:, 0].tolist(), strict=True):
+            shares = zip(self.classes[task], own.logits[0].softmax(0).tolist(), strict=True)
             answers.append(Answer(task, sure, sorted(shares, key=lambda pair: -pair[1])))
-        return answers, int(infer_tasks(logits, joined=joined))
+        return answers, int(rule.scores(said).argmax(0))
 
     def export(self, task: str, out: Path) -> list[str]:
         from eftgan.classifier.export import export_classifier

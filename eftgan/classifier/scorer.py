@@ -7,13 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import task_state
+from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.trainer import check_head
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import TIL, accuracies, chunks
 from eftgan.evaluation.growth import growth
-from eftgan.evaluation.task_inference import logits_by_task, shares_features
+from eftgan.evaluation.rules import AUTO, Said, rule_named
+from eftgan.evaluation.task_inference import said_by_task, shares_features, with_kept
 from eftgan.files import file_digest
+from eftgan.names import INFERENCE
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
@@ -34,19 +37,32 @@ class ClassifierScorer:
         """
         name = self.run.tasks[through]
         weights = file_digest(self.run.folder.task_file(through, name))
-        known = {(line.trained_through, line.details.get("weights")) for line in read_scores(self.run.folder.scores)}
-        if (name, weights) in known:  # all lines of a task are written at once
+        rule = self.run.inference
+        lines = read_scores(self.run.folder.scores)
+        known = {
+            (line.trained_through, line.details.get("weights"), line.details.get("inference", AUTO)) for line in lines
+        }
+        if (name, weights, rule) in known:  # all lines of a task are written at once
             return False
-        model = self.run.classifier(through).to(self.device)
-        for task in self.run.labelled[: through + 1]:
-            check_head(model, task)
-        there = [tested for tested in range(through + 1) if self._has_images(tested)]
-        lines = [line for tested in there for line in self._accuracies(model, through, tested)]
+        model = self.model(through)
+        lines = [line for tested in self.there(through) for line in self._accuracies(model, through, tested)]
         if record:
             lines.append(self._seconds(through, record))
-        lines = [dataclasses.replace(line, details=line.details | {"weights": weights}) for line in lines]
+        subject = {"weights": weights} | ({"inference": rule} if rule != AUTO else {})
+        lines = [dataclasses.replace(line, details=line.details | subject) for line in lines]
         append_scores(self.run.folder.scores, [self._growth(model, through), *lines])
         return True
+
+    def model(self, through: int) -> nn.Module:
+        """The classifier after a task, checked to fit the data."""
+        model = self.run.classifier(through).to(self.device)
+        for task in self.run.labelled[: through + 1]:
+            check_head(model, task, self.run.experiment.method.outputs_per_class)
+        return model
+
+    def there(self, through: int) -> list[int]:
+        """The places of the seen tasks whose test images can be read."""
+        return [tested for tested in range(through + 1) if self._has_images(tested)]
 
     def _has_images(self, tested: int) -> bool:
         """Whether the task's test images can be read; a line says why not."""
@@ -57,18 +73,28 @@ class ClassifierScorer:
             return False
 
     def _accuracies(self, model: nn.Module, through: int, tested: int) -> list[Score]:
-        seen, test = self.run.tasks[: through + 1], self.run.labelled[tested].test
-        logits, carried = self._logits(model, seen, tested)
-        shares = accuracies(logits, tested, test.targets, joined=shares_features(model, seen))
+        seen = self.run.tasks[: through + 1]
+        shares, carried = self.shares(model, through, tested, self.run.inference)
         details = {"selection": self.run.experiment.training.selection}
         further = {TIL: {"carried": seen[tested] in carried}}
+        test = self.run.labelled[tested].test
         return [
             self._line(through, tested, metric, value, len(test), details | further.get(metric, {}))
             for metric, value in shares.items()
         ]
 
-    def _logits(self, model: nn.Module, seen: list[str], tested: int) -> tuple[list[Tensor], set[str]]:
-        """Logits of every seen task on one task's test images, and whose an earlier task's measurement left."""
+    def shares(self, model: nn.Module, through: int, tested: int, inference: str) -> tuple[dict[str, float], set[str]]:
+        """Accuracies on one task's test images under a rule, and the tasks whose logits an earlier measurement left."""
+        seen = self.run.tasks[: through + 1]
+        rule = rule_named(inference, shares_features(model, seen))
+        kept = self.run.kept.of(rule, seen, model)  # before anything is said of test images
+        said, carried = self._said(model, seen, tested, rule.asks_features)
+        tasks = rule.scores(with_kept(said, kept)).argmax(0)
+        labels = self.run.labelled[tested].test.targets
+        return accuracies([each.logits for each in said], tested, labels, tasks), carried
+
+    def _said(self, model: nn.Module, seen: list[str], tested: int, features: bool) -> tuple[list[Said], set[str]]:
+        """What every seen task says of one task's test images, and whose an earlier task's measurement left."""
         method, test = self.run.experiment.method, self.run.labelled[tested].test
         theta = {task: tensors_digest(method.theta(model, task)) for task in (seen if method.chained else seen[:1])}
         digests = {
@@ -76,12 +102,14 @@ class ClassifierScorer:
             for task in seen
         }
         folder = self.run.folder.path / "logits" / self.run.tasks[tested]
-        files, known, carried = {task: folder / f"{task}.safetensors" for task in seen}, {}, set()
+        files = {task: folder / f"{task}.safetensors" for task in seen}
+        known: dict[str, Said] = {}
+        carried = set()
         for task in seen:
             if files[task].exists():
                 tensors, facts = read_tensors(files[task])
-                if facts.get("weights") == digests[task]:
-                    known[task] = tensors["logits"]
+                if facts.get("weights") == digests[task] and (not features or "features" in tensors):
+                    known[task] = Said(tensors["logits"], tensors.get("features"))
                     if facts.get("after") != seen[-1]:  # else this measurement was begun before and cut short
                         carried.add(task)
         missing = [task for task in seen if task not in known]
@@ -92,9 +120,12 @@ class ClassifierScorer:
                 for chunk in chunks(len(test)):
                     yield pixels(test.fetch(chunk)[0].to(self.device))
 
-            for task, logits in zip(missing, logits_by_task(model, missing, batches), strict=True):
-                known[task] = logits.float().cpu()
-                write_tensors(files[task], {"logits": known[task]}, {"weights": digests[task], "after": seen[-1]})
+            turns = self.run.experiment.method.outputs_per_class
+            for task, said in zip(missing, said_by_task(model, missing, batches, turns), strict=True):
+                tensors = {"logits": said.logits} | ({"features": said.features} if features else {})
+                tensors = {name: each.float().cpu() for name, each in tensors.items()}
+                known[task] = Said(tensors["logits"], tensors.get("features"))
+                write_tensors(files[task], tensors, {"weights": digests[task], "after": seen[-1]})
         return [known[task] for task in seen], carried
 
     def _growth(self, model: nn.Module, through: int) -> Score:
@@ -102,6 +133,8 @@ class ClassifierScorer:
         counts = growth(model, (3, size, size), run.tasks[through])
         details = {key: value for key, value in dataclasses.asdict(counts).items() if key != "layers"}
         details["bytes_shared"] = details.pop("bytes_base")
+        if kept := read_task_file(run.folder.task_file(through, run.tasks[through])).states.get(INFERENCE):
+            details["kept_parameters"] = sum(tensor.numel() for tensor in kept.values())
         details["bytes_task"] = run.folder.task_file(through, run.tasks[through]).stat().st_size
         return self._line(through, through, "growth", counts.parameter_growth, 0, details)
 

@@ -18,6 +18,7 @@ from eftgan.adapters import select_task
 from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.modes import evaluating
 from eftgan.classifier.experiment import ClassifierTraining
+from eftgan.classifier.kept import fit_rule
 from eftgan.classifier.probe import classifier_probe
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
 from eftgan.data.augmentation import crop_flip_pad
@@ -25,9 +26,10 @@ from eftgan.data.pixels import Pixels
 from eftgan.data.splits import LabelledTask
 from eftgan.data.streams import stream, stream_seed
 from eftgan.errors import UserError
+from eftgan.evaluation.rules import RULES, Rule
 from eftgan.methods import Batch, Probe
 from eftgan.methods.heads import head_input, head_of
-from eftgan.names import CLASSIFIER
+from eftgan.names import CLASSIFIER, INFERENCE
 from eftgan.progress import progress_bar
 from eftgan.training.checkpoint import below, restore_optimizers, with_prefix
 from eftgan.training.held import Held
@@ -44,6 +46,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
     options: ClassifierTraining
     pixels: Pixels
+    rule: Rule = RULES["entropy"]  # of task inference: what a task has to keep for it is kept in its file
     auxiliary: SeenImages | None = None  # unlabelled images, for methods that train on some; their labels mean nothing
     records: dict[str, dict[str, float]] = field(default_factory=dict)  # per task: seconds, steps, ...
 
@@ -53,7 +56,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
     def run(self, tasks: list[LabelledTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
-        names = [task.name for task in tasks]
+        names, self._tasks = [task.name for task in tasks], tasks
         self._check_stages()
         self._lay_out()  # before a method copies the network: copies must round alike
         resumed = self.restore(names)
@@ -76,12 +79,12 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     def _train_task(self, index: int, tasks: list[LabelledTask], resumed: dict[str, Tensor] | None) -> None:
         task, self._best = tasks[index], Best()
         if self.progress.step == 0:
-            self.grow([each.name for each in tasks], index, head_size=len(task.classes))
+            self.grow([each.name for each in tasks], index, head_size=len(task.classes) * self.method.outputs_per_class)
             self._best.keep(self._restorable())
             resumed = None
         elif self.options.selection != "last":
             self._best.load_state_dict(below("best", resumed or {}))
-        check_head(self.network, task)
+        check_head(self.network, task, self.method.outputs_per_class)
         select_task(self.network, task.name)
         frozen = self.frozen_digest(task.name)
         self._train_selected(index, tasks, resumed)
@@ -178,6 +181,9 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         if self.options.augment:
             generator = stream(self.seed, stage.task, "augment", step, rank)
             images = crop_flip_pad(images, self.options.padding, generator=generator)
+        images, labels = self.method.views(
+            images, labels, sum(stage.images.classes), stream(self.seed, stage.task, "views", step, rank)
+        )
         inputs, labels = self.pixels(images.to(device)), labels.to(device)
         with head_input(self.network) as noted:
             outputs = model(inputs)
@@ -220,7 +226,8 @@ class ClassifierTrainer(Trainer[LabelledTask]):
             for chunk in torch.arange(len(watched)).split(EVALUATION_BATCH):
                 images, labels = watched[chunk]
                 outputs = self.network(self.pixels(images.to(self.accelerator.device)))
-                predicted = self._joined(stage, outputs, noted.features).argmax(1)
+                logits = self._joined(stage, outputs, noted.features)[:, : sum(watched.classes)]  # as images stand
+                predicted = logits.argmax(1)
                 right += int((predicted.cpu() == labels).sum())
         better = self._best.better(stage.epoch(self.progress.step), right / len(watched))
         if better and self.options.selection == "test":
@@ -255,6 +262,11 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         if self.options.selection != "last":
             self.records[task] |= {"epoch": self._best.epoch, "best accuracy": self._best.accuracy}
 
+    def kept_with(self, index: int) -> dict[str, dict[str, Tensor]]:
+        task, turns = self._tasks[index], self.method.outputs_per_class
+        kept = fit_rule(self.rule, self.network, task.name, task.train, self.pixels, turns)
+        return {INFERENCE: kept} if kept else {}
+
     def further_state(self) -> dict[str, dict[str, Tensor]]:
         figures = ((f"{task}/{key}", value) for task, record in self.records.items() for key, value in record.items())
         further = {"record": {key: torch.tensor(value, dtype=torch.float64) for key, value in figures}}
@@ -268,11 +280,12 @@ class ClassifierTrainer(Trainer[LabelledTask]):
             self.records.setdefault(task, {})[figure] = value.item()
 
 
-def check_head(network: nn.Module, task: LabelledTask) -> None:
+def check_head(network: nn.Module, task: LabelledTask, outputs_per_class: int = 1) -> None:
     """Refuse data whose number of classes is not that of the task's head."""
     outputs = outputs_of(head_of(network, task.name))
-    if outputs != len(task.classes):
+    if outputs != len(task.classes) * outputs_per_class:
         raise UserError(
-            f"task {task.name}: the network's head has {outputs} outputs, the data {len(task.classes)} classes; "
-            "use the data that the run was started with"
+            f"task {task.name}: the network's head has {outputs} outputs"
+            f"{f', {outputs_per_class} for a class' if outputs_per_class > 1 else ''}, the data {len(task.classes)} "
+            "classes; use the data that the run was started with"
         )

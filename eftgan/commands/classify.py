@@ -29,19 +29,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder or hf:USER/NAME")
     what = "an image, several, or a folder, .zip, .tar or .tar.gz of them"
     parser.add_argument("--image", type=Path, required=True, nargs="+", metavar="IMAGE", help=what)
-    parser.add_argument("--task", help="a task's name or number (default: inferred by the least entropy)")
+    parser.add_argument("--task", help="a task's name or number (default: inferred)")
+    parser.add_argument(
+        "--inference",
+        metavar="RULE",
+        help="how it is inferred, such as energy+density (default: as the run's config says)",
+    )
     parser.add_argument("--top", type=int, default=5, help="how many classes of a single image to show")
     parser.add_argument("--out", type=Path, metavar="CSV", help="write a table: image, task, class, probability")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the most probable classes of one image, or a line for each of several and how many there are of each."""
+    from eftgan.evaluation.rules import rule_named
     from eftgan.kinds import open_run
 
     saved = cast("ClassifierRun", open_run(args.run, "classifier", args.task))
     saved.require_trained()
     if args.task:
         saved.index(args.task)
+    if args.inference:
+        rule_named(args.inference)  # an unknown one is refused before any work
+        saved.inference = args.inference
     images = [image for path in args.image for image in find_images(path)]
     if len(images) > 1 or args.image[0] != images[0].path:
         rows = list(_classify_many(saved, images, args.task))

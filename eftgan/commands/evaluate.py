@@ -1,4 +1,4 @@
-"""`eftgan evaluate`: FID, KID and other metrics of a GAN run, where they are not measured yet."""
+"""`eftgan evaluate`: FID, KID and other metrics of a GAN run; rules of task inference of a classifier run."""
 
 import argparse
 import contextlib
@@ -11,13 +11,14 @@ from eftgan.names import REAL
 from eftgan.scores import UNCHANGED
 
 if TYPE_CHECKING:
+    from eftgan.classifier.run import ClassifierRun
     from eftgan.data.processes import Processes
     from eftgan.evaluation.metrics import Metric
     from eftgan.gan.run import GanRun
     from eftgan.gan.scorer import RunScorer
     from eftgan.scores import Score
 
-HELP = "Measure FID and KID, or other metrics, of every seen task after every task."
+HELP = "Measure a GAN run by FID, KID or other metrics, or a classifier run by rules of task inference."
 EXAMPLES = """\
 eftgan evaluate runs/shapes --fid-samples 5000              FID of every task after every task
 eftgan evaluate runs/shapes --fid-samples 500 --reference-samples 500    a first impression, in minutes
@@ -25,7 +26,9 @@ eftgan evaluate runs/shapes --metrics fid,kid,prdc,lpips    precision, recall an
 eftgan evaluate runs/shapes --tasks discs --after checks    one cell of the table
 eftgan evaluate runs/shapes --features random               a quick distance that is not FID
 accelerate launch -m eftgan evaluate runs/shapes            the same figures, by every device of the machine
-torchrun --nproc_per_node 4 -m eftgan evaluate runs/shapes  by four processes"""
+torchrun --nproc_per_node 4 -m eftgan evaluate runs/shapes  by four processes
+eftgan evaluate runs/shapes-classes --inference auto,energy,energy+density    how tasks are told apart, nothing trained
+eftgan evaluate runs/shapes-classes --inference all --out rules.csv"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", nargs="+", help="only these tasks")
     parser.add_argument("--after", nargs="+", help="only as it was after these tasks")
     add_choice_of_metrics(parser)
+    parser.add_argument(
+        "--inference",
+        metavar="RULES",
+        help="of a classifier run: compare these rules of task inference, with commas between them, sums as "
+        "energy+density, or all (docs/inference.md has them); the run itself stays as it is",
+    )
+    parser.add_argument("--out", type=Path, metavar="CSV", help="with --inference: write a table of every task as well")
     parser.add_argument("--weights", type=Path, help="Inception weights (default: searched for, see README)")
     parser.add_argument("--cache", type=Path, help="statistics of real images (default: .statistics beside the run)")
 
@@ -77,6 +87,11 @@ def chosen_metrics(args: argparse.Namespace) -> "dict[str, list[Metric]]":
 
 def run(args: argparse.Namespace) -> None:
     """Append the missing score lines and make the report again; several processes share the work."""
+    if args.inference is not None:
+        _compare_rules(args)
+        return
+    if args.out is not None:
+        raise UserError("--out: goes with --inference; scores of a GAN run are written into its folder")
     from eftgan.training.hosts import connected
     from eftgan.training.launch import meet, part
 
@@ -92,6 +107,34 @@ def run(args: argparse.Namespace) -> None:
             for scorer in scorers:
                 scorer.features.help()
     part()
+
+
+def _compare_rules(args: argparse.Namespace) -> None:
+    """What every rule finds after a task, the last one if no other is named."""
+    from eftgan.classifier.rule_table import as_csv, as_text, score_rules
+    from eftgan.classifier.scorer import ClassifierScorer
+    from eftgan.evaluation.rules import AUTO, RULES, rule_named
+    from eftgan.files import write_text
+    from eftgan.kinds import open_run
+
+    saved = cast("ClassifierRun", open_run(args.run, "classifier"))
+    saved.require_trained()
+    typed = [AUTO, *RULES] if args.inference == "all" else [word.strip() for word in args.inference.split(",")]
+    names = list(dict.fromkeys(typed))
+    for name in names:
+        rule_named(name)  # an unknown one is refused before any work
+    rounds = [saved.index(task) for task in args.after or saved.trained[-1:]]
+    found = []
+    with saved.folder.locked():
+        for through in rounds:
+            own = score_rules(ClassifierScorer(saved), through, names)
+            images = sum(each.images for each in own if each.rule == names[0])
+            print(f"after {saved.tasks[through]}, N = {images:,} test images, averages over tasks in %")
+            print("\n".join(as_text(own)), flush=True)
+            found += own
+    if args.out:
+        write_text(args.out, as_csv(found))
+        print(args.out)
 
 
 def _scorers(

@@ -14,7 +14,8 @@ from eftgan.training.run import SavedRun
 
 EXPLAINED = (
     "Every task answers for itself, and the surest is believed: 100 % where all of its softmax is on one class "
-    "(exp(-entropy)). Where tasks differ in their heads alone, it is the share of its best class among all classes."
+    "(exp(-entropy)). Where tasks differ in their heads alone, it is the share of its best class among all classes. "
+    "Under another rule of inference: its share of the softmax over the tasks' scores."
 )
 
 

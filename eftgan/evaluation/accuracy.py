@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 
 from eftgan.evaluation.metrics.accuracy import ACCURACY_CIL, ACCURACY_TIL, TASK_ACCURACY
-from eftgan.evaluation.task_inference import infer_classes, infer_tasks
+from eftgan.evaluation.task_inference import infer_classes
 from eftgan.scores import Score
 
 TIL, CIL, TASK = ACCURACY_TIL.name, ACCURACY_CIL.name, TASK_ACCURACY.name
 Matrix = dict[tuple[int, int], float]  # (after task i, on task j), from 0
 
 
-def accuracies(logits: list[Tensor], own: int, labels: Tensor, joined: bool) -> dict[str, float]:
+def accuracies(logits: list[Tensor], own: int, labels: Tensor, tasks: Tensor) -> dict[str, float]:
     """Shares of correct answers on one task's images, from the logits of every seen task; `own`: the images' task.
 
+    tasks: the index (N,) of the task that each image is taken for.
     accuracy-TIL: the task is given. accuracy-CIL: task and class must both be found. task-accuracy: the task is.
     """
-    tasks = infer_tasks(logits, joined)
     found = tasks == own
     right = {
         TIL: logits[own].argmax(1) == labels,

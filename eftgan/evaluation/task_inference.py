@@ -1,6 +1,6 @@
-"""Which task does an image belong to? Every task answers, and the most certain one is believed."""
+"""Which task does an image belong to? Every task answers, and the one that a rule finds the surest is believed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,9 @@ from eftgan.adapters.bank import tasks_stand_alone
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.merge import fast_layout
 from eftgan.adapters.modes import evaluating
+from eftgan.evaluation.rules import Said
 from eftgan.methods.heads import head_bank_name, head_of
+from eftgan.methods.rotation import averaged_logits, turned
 
 
 def shares_features(model: nn.Module, tasks: list[str]) -> bool:
@@ -24,59 +26,59 @@ def _trunk(model: nn.Module, task: str) -> tuple[str, str]:
 
 
 @torch.no_grad()
-def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
-    """Logits (N, classes of the task) of every task for the same images; `batches` is called once per trunk.
+def said_by_task(
+    model: nn.Module, tasks: list[str], batches: Callable[[], Iterable[Tensor]], turns: int = 1
+) -> list[Said]:
+    """What every task says of the same images: logits (N, classes of the task), features (N, F) of its head's input.
 
-    Each task answers as a network of its own, merged where that can be, so its logits are the same bits whoever is
-    asked beside it.
-    Tasks that share all but their heads share one trunk.
+    `batches` is called once per trunk. Each task answers as a network of its own, merged where that can be, so its
+    logits are the same bits whoever is asked beside it. Tasks that share all but their heads share one trunk.
+    `turns`: in how many rotations the heads know each class; the logits are averaged over them.
     """
+<<<<<<< HEAD
     if not tasks_stand_alone(model):  # a head may read more than the trunk's output
         alone = (fast_layout(inference_network(model, task)) for task in tasks)  # one layout, the same bits
         return [torch.cat([network(x) for x in batches()]) for network in alone]
     features: dict[tuple[str, str], Tensor] = {}
+=======
+    features: dict[tuple[str, str], list[Tensor]] = {}
+>>>>>>> 8b998ce74ac0a74db7994c25fac620cde5d27d53
     for task in tasks:
         if _trunk(model, task) not in features:
             trunk = inference_network(model, task)
             replace_modules(trunk, {trunk.get_submodule(head_bank_name(model)): nn.Identity()})
-            features[_trunk(model, task)] = torch.cat([trunk(x) for x in batches()])
+            seen = [[trunk(turned(x, turn)) for turn in range(turns)] for x in batches()]
+            features[_trunk(model, task)] = [torch.cat(each) for each in zip(*seen, strict=True)]
     with evaluating(model):
-        return [head_of(model, task)(features[_trunk(model, task)]) for task in tasks]
+        return [
+            Said(averaged_logits([head_of(model, task)(each) for each in features[_trunk(model, task)]]), upright)
+            for task, (upright, *_) in ((task, features[_trunk(model, task)]) for task in tasks)
+        ]
 
 
-def logits_together(model: nn.Module, tasks: list[str], x: Tensor) -> list[Tensor]:
+def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
+    """The logits alone, of heads that know each class as it stands."""
+    return [said.logits for said in said_by_task(model, tasks, batches)]
+
+
+@torch.no_grad()
+def logits_together(model: nn.Module, tasks: list[str], x: Tensor, turns: int = 1) -> list[Tensor]:
     """The same in one pass, up to rounding: the quick way to ask for a few images."""
+<<<<<<< HEAD
     if shares_features(model, tasks) or not tasks_stand_alone(model):
         return logits_by_task(model, tasks, lambda: [x])
     return Together(model, tasks)(x)
+=======
+    if shares_features(model, tasks):
+        return [said.logits for said in said_by_task(model, tasks, lambda: [x], turns)]
+    together = Together(model, tasks)
+    return [averaged_logits(list(each)) for each in zip(*(together(turned(x, r)) for r in range(turns)), strict=True)]
+>>>>>>> 8b998ce74ac0a74db7994c25fac620cde5d27d53
 
 
-def entropy(logits: Tensor) -> Tensor:
-    """Entropy (B,) of the softmax."""
-    logs = logits.log_softmax(1)
-    return -(logs.exp() * logs).sum(1)
-
-
-def infer_tasks(logits: list[Tensor], joined: bool) -> Tensor:
-    """Index (B,) of the task that each image is taken for.
-
-    The one whose softmax has the least entropy; with `joined`, the one with the largest of all logits.
-    """
-    if joined:
-        return torch.stack([each.amax(1) for each in logits]).argmax(0)
-    return torch.stack([entropy(each) for each in logits]).argmin(0)
-
-
-def certainties(logits: list[Tensor], joined: bool) -> Tensor:
-    """How sure each task is (tasks, B), from 0 to 1; the largest is that of `infer_tasks`.
-
-    exp(-entropy) of its softmax, which is 1 where all of it is on one class and 1/k where it is even over k; with
-    `joined`, its best class's share of the softmax over the classes of all tasks.
-    """
-    if joined:
-        shares = torch.cat(logits, 1).softmax(1).split([each.shape[1] for each in logits], dim=1)
-        return torch.stack([each.amax(1) for each in shares])
-    return torch.stack([(-entropy(each)).exp() for each in logits])
+def with_kept(said: Sequence[Said], kept: Sequence[Mapping[str, Tensor]]) -> list[Said]:
+    """The same answers beside what each task kept of its training images."""
+    return [Said(each.logits, each.features, own) for each, own in zip(said, kept, strict=True)]
 
 
 def infer_classes(logits: list[Tensor], tasks: Tensor) -> Tensor:

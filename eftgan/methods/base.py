@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import torch
 from torch import Tensor, nn
 from typing_extensions import Doc
 
@@ -147,6 +148,15 @@ class Method:
 
     def begin_step(self, role: str, networks: Networks, moment: Moment) -> None:
         """Called before the forward of every step, for each network; what it sets must follow from the moment."""
+
+    @property
+    def outputs_per_class(self) -> int:
+        """Outputs of a classifier's head for each class: 1, or one for each way in which the task shows its images."""
+        return 1
+
+    def views(self, images: Tensor, labels: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """What a classifier's step trains on: the augmented images and labels, or what is made of them."""
+        return images, labels
 
     def objective(self, stage: str, batch: Batch, usual: Callable[[], Tensor]) -> Tensor:
         """The loss of a classifier's step, to which the penalty is added; `usual` computes cross-entropy."""

@@ -1,19 +1,22 @@
 """Efficient feature transformations (Verma et al., CVPR 2021)."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Doc
 
 from eftgan.adapters import AdapterConfig, task_modules, task_names
-from eftgan.config import OnlyFor
+from eftgan.config import OnlyFor, Positive, Share
 from eftgan.errors import UserError
 from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
 from eftgan.methods.frozen_base import FrozenBase
+from eftgan.methods.rotation import TURNS, Rotations, all_turns, one_turn_each
 from eftgan.names import CLASSIFIER
 
 
@@ -47,6 +50,23 @@ class Eft(FrozenBase):
         FeatureMargin | None, Doc("keep the features of the tasks apart; null: off"), OnlyFor("classifier")
     ] = None
 
+    rotations: Annotated[
+        Rotations,
+        Doc(
+            "each class in four quarter turns, averaged at test time; heads are four times as large. one: every image "
+            "in one turn per step; all: in all four, at four times the cost"
+        ),
+        OnlyFor("classifier"),
+    ] = "none"
+    label_smoothing: Annotated[
+        Share, Doc("share of a label's weight that is spread over all outputs"), OnlyFor("classifier")
+    ] = 0.0
+    logit_norm: Annotated[
+        Positive | None,
+        Doc("cross-entropy of logits / (their norm * this), e.g. 0.04: no gain in being ever surer; null: as they are"),
+        OnlyFor("classifier"),
+    ] = None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.first_transforms == "neutral" and self.first_init == "random":
@@ -54,8 +74,9 @@ class Eft(FrozenBase):
 
     @property
     def own_first_task(self) -> dict[str, str]:
-        usual = {"first_init": "identity", "base": "train", "first_transforms": "train"}
-        return {key: getattr(self, key) for key in usual if getattr(self, key) != usual[key]}
+        keys = ("first_init", "base", "first_transforms", "rotations", "label_smoothing", "logit_norm")
+        usual = {each.name: each.default for each in dataclasses.fields(self)}
+        return {key: str(getattr(self, key)) for key in keys if getattr(self, key) != usual[key]}
 
     def banks(self, role: str, config: AdapterConfig) -> AdapterConfig:
         if self.first_transforms == "neutral" and not self._adapts(role):
@@ -90,6 +111,24 @@ class Eft(FrozenBase):
         super().grow(networks, task, init=init, head_size=head_size)
         if self.margin:
             self.margin.begin()
+
+    @property
+    def outputs_per_class(self) -> int:
+        return 1 if self.rotations == "none" else TURNS
+
+    def views(self, images: Tensor, labels: Tensor, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        if self.rotations == "one":
+            return one_turn_each(images, labels, classes, generator)
+        return all_turns(images, labels, classes) if self.rotations == "all" else (images, labels)
+
+    def objective(self, stage: str, batch: Batch, usual: Callable[[], Tensor]) -> Tensor:
+        if not self.label_smoothing and self.logit_norm is None:
+            return usual()
+        assert batch.labels is not None  # a classifier's batches have them
+        logits = batch.outputs
+        if self.logit_norm is not None:  # Wei et al., ICML 2022, eq. 5
+            logits = F.normalize(logits, dim=1) / self.logit_norm
+        return F.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
 
     def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
         if role != CLASSIFIER or self.margin is None:

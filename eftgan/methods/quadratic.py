@@ -112,7 +112,11 @@ def average_gradients(
 
 @dataclass
 class PathPenalty(QuadraticPenalty):
-    """Follows training step by step: the gradient of the task's own loss, and the way that the optimizer took."""
+    """Follows training step by step: the gradient of the task's own loss, and the way that the optimizer took.
+
+    Where the network ends with averaged weights (a generator does), the anchor is those; the path, and where it ends,
+    are of the weights that the gradients were taken at.
+    """
 
     @property
     def follows_training(self) -> bool:
@@ -120,21 +124,28 @@ class PathPenalty(QuadraticPenalty):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.before: dict[str, Tensors] = {}  # role -> parameters before the next step
+        self.reached: dict[str, Tensors] = {}  # role -> where the optimizer has brought the parameters
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         parameters = super().trainable(networks, task)
-        self.before = {role: values(self.protected(role, networks)) for role in networks}
+        self._note_reached(networks)
         return parameters
+
+    def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
+        super().load_state_dict(state, networks)
+        self._note_reached(networks)
+
+    def _note_reached(self, networks: Networks) -> None:
+        self.reached = {role: values(self.protected(role, networks)) for role in networks}
 
     def after_step(self, role: str, networks: Networks) -> None:
         parameters = self.protected(role, networks)
-        pulls = self.penalty_gradient(role, self.before[role])
+        pulls = self.penalty_gradient(role, self.reached[role])
         for name, parameter in parameters.items():
             if parameter.grad is not None:
                 gradient = parameter.grad - pulls[name]
-                self.follow(role, name, gradient, parameter.detach() - self.before[role][name])
-        self.before[role] = values(parameters)
+                self.follow(role, name, gradient, parameter.detach() - self.reached[role][name])
+        self.reached[role] = values(parameters)
 
     def follow(self, role: str, name: str, gradient: Tensor, moved: Tensor) -> None:
         """One step of one parameter: the gradient before it, and how far it went."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 from typing_extensions import Doc
 
 from eftgan.config import NonNegative, Positive
@@ -39,13 +39,13 @@ class Si(PathPenalty):
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         for role in networks:
             parameters = self.protected(role, networks)
-            terms = {name: self._term(role, name, parameter) for name, parameter in parameters.items()}
+            terms = {name: self._term(role, name) for name in parameters}
             earlier = self.memory["importance"].get(role) or zeros(parameters)
             self.memory["importance"][role] = {name: (earlier[name] + terms[name]).clamp_min(0) for name in terms}
             self.memory["anchor"][role] = values(parameters)
             del self.memory["path"][role], self.memory["start"][role]
 
-    def _term(self, role: str, name: str, parameter: nn.Parameter) -> Tensor:
+    def _term(self, role: str, name: str) -> Tensor:
         """What the finished task adds to Omega: eq. 5; less than nothing where the parameter went uphill."""
-        moved = parameter.detach() - self.memory["start"][role][name]
+        moved = self.reached[role][name] - self.memory["start"][role][name]
         return self.memory["path"][role][name] / (moved**2 + self.damping)

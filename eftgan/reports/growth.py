@@ -4,7 +4,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-OWNED = ("adapter", "norm", "head")  # what a task may have of its own
+OWNED = ("adapter", "norm", "head", "kept")  # what a task may have of its own
 
 
 @dataclass(frozen=True)

@@ -230,8 +230,17 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer, network: nn.Module) -> 
     }
 
 
-def write_task(folder: RunFolder, index: int, task: str, networks: Networks, method: Method) -> None:
+def write_task(
+    folder: RunFolder,
+    index: int,
+    task: str,
+    networks: Networks,
+    method: Method,
+    further: Mapping[str, Mapping[str, Tensor]] | None = None,
+) -> None:
     """Write what the finished task needs for sampling or predicting: tau_t, or the whole network where theta moves.
+
+    further: what else tau_t's file keeps, under names that stand where roles of networks do.
 
     Shared weights are written once, before the first task's file. A file that is there is never replaced by others.
     """
@@ -251,7 +260,8 @@ def write_task(folder: RunFolder, index: int, task: str, networks: Networks, met
             write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
     if _is_new(path, snapshot):
         bases = {role: tensors_digest(method.theta(net, _before(net, task))) for role, net in written.items()}
-        write_task_file(path, task, states, bases, adapters=describe_adapters(networks[next(iter(states))]))
+        states |= further or {}
+        write_task_file(path, task, states, bases, adapters=describe_adapters(networks[next(iter(written))]))
 
 
 def _before(network: nn.Module, task: str) -> str:
@@ -264,7 +274,9 @@ def _is_new(path: Path, tensors: Mapping[str, Tensor]) -> bool:
     """Whether a file is still to be written; one that an interrupted end of this task left holds the same tensors."""
     if not path.exists():
         return True
-    if tensors_digest(read_tensors(path)[0]) != tensors_digest(tensors):
+    roles = {key.partition("/")[0] for key in tensors}
+    there = {key: tensor for key, tensor in read_tensors(path)[0].items() if key.partition("/")[0] in roles}
+    if tensors_digest(there) != tensors_digest(tensors):
         raise UserError(
             f"{path}: holds other weights than those just trained, and finished tasks are not overwritten; move the "
             "file away to keep the new ones, or choose another out="

@@ -109,10 +109,10 @@ class Trainer(Generic[AnyTask]):
         if finished:
             self._restore_from_files(finished)
         self._check_state(names)
-        self._check_files(names[: self.progress.task])
         self.read_further(tensors or {})
         for network in self.networks.values():
             network.to(self.accelerator.device)
+        self._check_files(names[: self.progress.task])
         return tensors
 
     def _restore_from_files(self, finished: list[str]) -> None:
@@ -162,7 +162,7 @@ class Trainer(Generic[AnyTask]):
         """Every finished task has its file; a kill between the first state and the first file left only the state."""
         unfiled = len(finished) == 1 and self.progress.step == 0 and not self.folder.task_file(0, finished[0]).exists()
         if unfiled and self.accelerator.is_main_process:
-            write_task(self.folder, 0, finished[0], self.networks, self.method)
+            self._write_task(0, finished[0])
         self.accelerator.wait_for_everyone()
         for path in (self.folder.task_file(index, name) for index, name in enumerate(finished)):
             if not path.is_file():
@@ -195,9 +195,16 @@ class Trainer(Generic[AnyTask]):
         if index == 0:
             self.save()
         if self.accelerator.is_main_process:
-            write_task(self.folder, index, task, self.networks, self.method)
+            self._write_task(index, task)
         if index > 0:
             self.save()
+
+    def _write_task(self, index: int, task: str) -> None:
+        write_task(self.folder, index, task, self.networks, self.method, self.kept_with(index))
+
+    def kept_with(self, index: int) -> Mapping[str, Mapping[str, Tensor]]:
+        """What the finished task's file keeps beside the method's own, under names in the place of roles."""
+        return {}
 
     def further_state(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Tensors beside networks, method and optimizers that training needs to go on, by part."""

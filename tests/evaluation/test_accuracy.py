@@ -20,7 +20,7 @@ def test_given_and_inferred_tasks_are_counted_apart():
     other = torch.tensor([[0.0, 0.0], [0.0, 0.0], [9.0, -9.0], [0.0, 0.0]])
     labels = torch.tensor([0, 1, 0, 1])
     # right with the task given: 1st, 3rd, 4th; the task is found for all but the 3rd
-    found = accuracies([other, own], 1, labels, joined=False)
+    found = accuracies([other, own], 1, labels, torch.tensor([1, 1, 0, 1]))
     assert found == {TIL: 0.75, CIL: 0.5, TASK: 0.75}
 
 

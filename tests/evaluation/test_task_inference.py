@@ -1,6 +1,4 @@
-"""All tasks answer for one image, and the most certain is believed."""
-
-import math
+"""All tasks answer for one image."""
 
 import pytest
 import torch
@@ -8,12 +6,10 @@ from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, ConvTransform, Transform, add_task, insert_adapters, using_task
 from eftgan.evaluation.task_inference import (
-    certainties,
-    entropy,
     infer_classes,
-    infer_tasks,
     logits_by_task,
     logits_together,
+    said_by_task,
     shares_features,
 )
 from eftgan.models.classifiers import build_classifier
@@ -74,31 +70,23 @@ def test_tasks_that_differ_in_heads_alone_share_one_forward():
     assert not shares_features(network(("transforms", "norms", "heads")), TASKS)
 
 
-def test_entropy_by_hand():
-    logits = torch.tensor([[0.0, 0.0], [math.log(3.0), 0.0], [50.0, -50.0]])
-    expected = [math.log(2), -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)), 0.0]
-    assert torch.allclose(entropy(logits), torch.tensor(expected), atol=1e-6)
+@torch.no_grad()
+def test_heads_with_rotation_labels_are_averaged_over_the_turns():
+    model, x = network(("transforms", "norms", "heads")), torch.randn(3, 3, 16, 16)
+    add_task(model, "turned", "random", head_size=8)
+    (said,) = said_by_task(model, ["turned"], lambda: x.split(2), turns=4)
+    quick = logits_together(model, ["a", "turned"], x, turns=2)  # of a: one class in two turns
+    model.eval()
+    with using_task(model, "turned"):
+        expected = sum(model(torch.rot90(x, r, (2, 3)))[:, 2 * r : 2 * r + 2] for r in range(4)) / 4
+    with using_task(model, "a"):
+        two = (model(x)[:, :1] + model(torch.rot90(x, 1, (2, 3)))[:, 1:]) / 2
+    assert torch.allclose(said.logits, expected, atol=1e-5)
+    assert torch.allclose(quick[0], two, atol=1e-5)
+    assert said.features.shape == (3, 64)
+    assert torch.allclose(said.features, said_by_task(model, ["turned"], lambda: [x])[0].features, atol=1e-6)
 
 
-def test_least_entropy_or_largest_logit_names_the_task():
-    unsure_but_large = torch.tensor([[9.0, 9.0], [0.0, 4.0]])
-    sure_but_small = torch.tensor([[1.0, -5.0, -5.0], [0.1, 0.0, 0.0]])
-    logits = [unsure_but_large, sure_but_small]
-    assert infer_tasks(logits, joined=False).tolist() == [1, 0]
-    assert infer_tasks(logits, joined=True).tolist() == [0, 0]
+def test_the_class_is_that_of_the_inferred_task():
+    logits = [torch.tensor([[9.0, 9.1], [0.0, 4.0]]), torch.tensor([[1.0, -5.0, -5.0], [0.1, 0.0, 0.0]])]
     assert infer_classes(logits, torch.tensor([1, 0])).tolist() == [0, 1]
-
-
-@pytest.mark.parametrize("joined", [False, True])
-def test_the_surest_task_is_the_one_that_is_inferred(joined):
-    generator = torch.Generator().manual_seed(0)
-    logits = [3 * torch.randn(50, classes, generator=generator) for classes in (2, 3, 4)]
-    sure = certainties(logits, joined)
-    assert torch.equal(sure.argmax(0), infer_tasks(logits, joined))
-    assert bool(((sure > 0) & (sure <= 1)).all())
-
-
-def test_a_task_that_knows_nothing_is_as_sure_as_one_class_of_all_it_has():
-    even, certain = torch.zeros(1, 4), torch.tensor([[50.0, 0.0]])
-    assert certainties([even, certain], joined=False).flatten().tolist() == pytest.approx([0.25, 1.0])
-    assert certainties([even, even], joined=True).flatten().tolist() == pytest.approx([1 / 8, 1 / 8])

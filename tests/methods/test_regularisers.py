@@ -187,13 +187,46 @@ def test_rwalk_joins_the_moving_fisher_and_the_score_of_the_walk():
     networks = grown(walk)
     for loss_gradient, move in STEPS:
         step(walk, networks, loss_gradient, move)
-    fisher = torch.tensor([[0.5 * 0.5 * 1 + 0.5 * 4, 0.5 * 0.5 * 4 + 0.5 * 1]])  # (2.25, 1.5)
+    fisher = 0.5 * torch.tensor([[(1 + 4) / 2, (4 + 1) / 2]])  # (1.25, 1.25)
     assert torch.allclose(walk.memory["fisher"][CLASSIFIER][NAME], fisher)
-    score = torch.tensor([[1.5 / (0.5 * 2.25 * 1.0 + 0.1), 0.0]])
+    score = torch.tensor([[1.5 / (0.5 * 1.25 * 1.0 + 0.1), 0.0]])
     assert torch.allclose(walk.memory["path"][CLASSIFIER][NAME], score)
     walk.end_task(networks, "first", probe_of(networks))
-    expected = fisher / 2.25 + torch.tensor([[1.0, 0.0]])
-    assert torch.allclose(walk.memory["importance"][CLASSIFIER][NAME], expected)
+    assert torch.allclose(walk.memory["importance"][CLASSIFIER][NAME], torch.tensor([[2.0, 1.0]]))
+
+
+def test_the_fisher_of_rwalk_is_the_running_average_over_stretches_not_the_last_batch():
+    walk = RWalk(alpha=0.9, every_steps=4)
+    networks = grown(walk)
+    gradients = torch.randn(10, 1, 2, generator=torch.Generator().manual_seed(0))
+    gradients[3::4] *= 100  # a stretch's last batch would drown the others
+    for each in gradients:
+        step(walk, networks, each, torch.zeros(1, 2))
+    running = torch.zeros(1, 2)
+    for stretch in (gradients[:4], gradients[4:8]):
+        running = 0.1 * running + 0.9 * stretch.square().mean(0)
+    assert torch.allclose(walk.memory["fisher"][CLASSIFIER][NAME], running)
+    walk.end_task(networks, "first", probe_of(networks))
+    share = 0.9 * 2 / 4  # two steps of a stretch of four
+    running = (1 - share) * running + share * gradients[8:].square().mean(0)
+    assert torch.allclose(walk.memory["fisher"][CLASSIFIER][NAME], running)
+
+
+@pytest.mark.parametrize("method", [Si(damping=0.1), RWalk(every_steps=3, alpha=0.5, damping=0.1)], ids=["si", "rwalk"])
+def test_where_averaged_weights_end_a_task_the_path_ends_where_it_led_and_the_anchor_is_the_averaged_ones(method):
+    networks = grown(method)
+    for loss_gradient, move in STEPS:
+        step(method, networks, loss_gradient, move)
+    averaged = torch.tensor([[7.0, -7.0]])
+    with torch.no_grad():
+        networks[CLASSIFIER].body.weight.copy_(averaged)
+    method.end_task(networks, "first", probe_of(networks))
+    assert torch.equal(method.memory["anchor"][CLASSIFIER][NAME], averaged)
+    if isinstance(method, Si):  # the way is -1, not 6.5
+        assert torch.allclose(method.memory["importance"][CLASSIFIER][NAME], torch.tensor([[1.5 / 1.1, 0.0]]))
+    else:  # F: 0.5 * 2/3 of the mean of squares, 2.5
+        score = torch.tensor([[1.5 / (0.5 * 2.5 / 3 * 1.0 + 0.1), 0.0]])
+        assert torch.allclose(method.memory["scores"][CLASSIFIER][NAME], score)
 
 
 def test_distillation_is_the_cross_entropy_of_softened_outputs():

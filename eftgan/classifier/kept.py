@@ -1,0 +1,104 @@
+"""What the tasks of a run keep for a rule of task inference: fitted on each task's own training images, no others."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from eftgan.adapters.taskfile import read_task_file
+from eftgan.data.labelled import LabelledImages
+from eftgan.data.pixels import Pixels
+from eftgan.errors import UserError
+from eftgan.evaluation.accuracy import chunks
+from eftgan.evaluation.rules import Rule, Said
+from eftgan.evaluation.task_inference import said_by_task
+from eftgan.files import file_digest
+from eftgan.methods import Method
+from eftgan.names import INFERENCE
+from eftgan.tensors import read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    from eftgan.classifier.run import ClassifierRun
+
+
+def fit_rule(
+    rule: Rule, model: nn.Module, task: str, images: LabelledImages, pixels: Pixels, turns: int
+) -> dict[str, Tensor]:
+    """What one task keeps for a rule; `images` are its training images, looked at without augmentation."""
+    if not rule.keeps:
+        return {}
+    device = next(model.parameters()).device
+
+    def batches() -> Iterator[Tensor]:
+        for chunk in chunks(len(images)):
+            yield pixels(images.fetch(chunk)[0].to(device))
+
+    (said,) = said_by_task(model, [task], batches, turns)
+    own = Said(said.logits.float().cpu(), said.features.float().cpu() if said.features is not None else None)
+    return rule.fit(own, images.targets)
+
+
+class KeptStatistics:
+    """Of a run: from the tasks' files, and where these have none for a rule, fitted and written beside them."""
+
+    def __init__(self, run: "ClassifierRun") -> None:
+        self.run = run
+        self._known: dict[str, dict[str, Tensor]] = {}  # by task, what was asked for so far
+
+    def of(self, rule: Rule, tasks: Sequence[str], model: nn.Module | None = None) -> list[dict[str, Tensor]]:
+        """By task, what the rule needs; `model`: the classifier, for tasks that it must be fitted to."""
+        if rule.keeps and not self.run.keeps_tasks:
+            raise UserError(
+                f"{self.run.folder.path}: {self.run.experiment.method.name} goes on changing the weights that tasks "
+                "share, so that what an earlier task keeps for this rule no longer holds; choose one that keeps "
+                "nothing: auto, entropy, max-softmax, max-logit, energy or margin"
+            )
+        return [self._of_task(rule, task, model) for task in tasks]
+
+    def _of_task(self, rule: Rule, task: str, model: nn.Module | None) -> dict[str, Tensor]:
+        known = self._known.setdefault(task, {})
+        if missing(rule, known):
+            index = self.run.tasks.index(task)
+            path = self.run.folder.task_file(index, task)
+            known |= read_task_file(path).states.get(INFERENCE, {})
+            if missing(rule, known):
+                known |= self._beside(rule, index, task, path, model)
+        return {key: known[key] for key in rule.keeps}
+
+    def _beside(self, rule: Rule, index: int, task: str, path: Path, model: nn.Module | None) -> dict[str, Tensor]:
+        """From the file beside the task's, which is written where it does not hold what the rule needs."""
+        beside, weights = self.run.folder.inference_file(index, task), file_digest(path)
+        kept: dict[str, Tensor] = {}
+        if beside.exists():
+            tensors, facts = read_tensors(beside)
+            kept = tensors if facts.get("weights") == weights else {}
+        if missing(rule, kept):
+            model = model or self.run.classifier(len(self.run.trained) - 1, [task])
+            kept = kept | fit_rule(rule, model, task, self._training_images(task), *looks(self.run))
+            write_tensors(beside, kept, {"weights": weights})
+        return kept
+
+    def _training_images(self, task: str) -> LabelledImages:
+        try:
+            return self.run.labelled[self.run.tasks.index(task)].train
+        except UserError as error:
+            raise UserError(
+                f"task {task} keeps nothing for this rule of inference, and its training images, which it would be "
+                f"fitted on, cannot be read: {error}"
+            ) from error
+
+
+def looks(run: "ClassifierRun") -> tuple[Pixels, int]:
+    """How a run's networks look at images: normalisation, and in how many turns."""
+    return run.experiment.pixels, run.experiment.method.outputs_per_class
+
+
+def missing(rule: Rule, kept: Mapping[str, Tensor]) -> bool:
+    """Whether something that the rule needs is not there."""
+    return any(key not in kept for key in rule.keeps)
+
+
+def keeps_own_files(method: Method) -> bool:
+    """Whether a finished task of this method never changes, so that what it keeps goes on to hold."""
+    return type(method).snapshot is not Method.snapshot

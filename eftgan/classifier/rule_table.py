@@ -1,0 +1,62 @@
+"""Rules of task inference side by side, on a run that is trained: what each one finds, and what its tasks keep."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from eftgan.classifier.scorer import ClassifierScorer
+from eftgan.evaluation.accuracy import CIL, TASK, TIL
+from eftgan.evaluation.rules import rule_named
+
+COLUMNS = ("rule", "after", "tested on", CIL, TASK, TIL, "images", "bytes kept per task")
+
+
+@dataclass(frozen=True)
+class RuleScore:
+    """One rule on one task's test images, after a task."""
+
+    rule: str
+    after: str
+    tested: str
+    shares: dict[str, float]  # by metric
+    images: int
+    kept_bytes: float  # per task, on average
+
+
+def score_rules(scorer: ClassifierScorer, through: int, names: Sequence[str]) -> list[RuleScore]:
+    """Every rule on every seen task's test images; what is missing is fitted first, on training images alone."""
+    run, found = scorer.run, []
+    model, seen = scorer.model(through), scorer.run.tasks[: through + 1]
+    for name in names:
+        kept = run.kept.of(rule_named(name), seen, model)
+        size = fmean(sum(tensor.nbytes for tensor in each.values()) for each in kept)
+        for tested in scorer.there(through):
+            shares, _ = scorer.shares(model, through, tested, name)
+            images = len(run.labelled[tested].test)
+            found.append(RuleScore(name, run.tasks[through], run.tasks[tested], shares, images, size))
+    return found
+
+
+def as_text(found: Sequence[RuleScore]) -> list[str]:
+    """A line for each rule: averages over the tasks, in %."""
+    rules = list(dict.fromkeys(each.rule for each in found))
+    width = max(len(rule) for rule in (*rules, "rule"))
+    lines = [f"{'rule':{width}}  accuracy-CIL  task found  accuracy-TIL  bytes kept per task"]
+    for rule in rules:
+        own = [each for each in found if each.rule == rule]
+        cil, task, til = (100 * fmean(each.shares[metric] for each in own) for metric in (CIL, TASK, TIL))
+        lines.append(f"{rule:{width}}  {cil:12.1f}  {task:10.1f}  {til:12.1f}  {own[0].kept_bytes:19,.0f}")
+    return lines
+
+
+def as_csv(found: Sequence[RuleScore]) -> str:
+    """A line for each rule and task."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for each in found:
+        values = [f"{each.shares[metric]:.6f}" for metric in (CIL, TASK, TIL)]
+        writer.writerow([each.rule, each.after, each.tested, *values, each.images, f"{each.kept_bytes:.0f}"])
+    return table.getvalue()

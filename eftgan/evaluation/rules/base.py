@@ -1,0 +1,54 @@
+"""A rule of task inference: how much each task believes that an image is its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one task says of N images, and what it kept of its own training images."""
+
+    logits: Tensor  # (N, classes of the task)
+    features: Tensor | None = None  # (N, F), what its head reads; for rules that ask for them
+    kept: Mapping[str, Tensor] = field(default_factory=dict)  # by names such as "density/means"
+
+
+class Rule:
+    """Scores images task by task; the task with the largest score is believed.
+
+    What a rule needs to know of a task is fitted once, on the task's own training images, and kept with the task: no
+    images. A rule never sees the images that it will be measured on.
+    """
+
+    name: ClassVar[str] = ""
+    explanation: ClassVar[str] = ""  # completes "believes the task ..."
+
+    @property
+    def asks_features(self) -> bool:
+        """Whether it looks at features beside logits."""
+        return False
+
+    @property
+    def keeps(self) -> tuple[str, ...]:
+        """Names of the tensors that every task has to keep for it."""
+        return ()
+
+    def fit(self, own: Said, labels: Tensor) -> dict[str, Tensor]:
+        """What a task keeps: computed from what it says of its own training images, and their labels (N,)."""
+        return {}
+
+    def score(self, said: Said) -> Tensor:
+        """How much the task believes that each image is its own (N,); only comparisons between tasks mean anything."""
+        raise NotImplementedError
+
+    def scores(self, said: Sequence[Said]) -> Tensor:
+        """Scores of all tasks (tasks, N)."""
+        return torch.stack([self.score(each) for each in said])
+
+    def certainties(self, said: Sequence[Said]) -> Tensor:
+        """For people: how sure each task is (tasks, N), from 0 to 1; the largest is that of the largest score."""
+        return self.scores(said).softmax(0)

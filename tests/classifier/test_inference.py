@@ -1,0 +1,134 @@
+"""What tasks keep for rules of inference, and rules compared on a run that is trained."""
+
+import csv
+
+import pytest
+import torch
+
+from eftgan.adapters.taskfile import read_task_file
+from eftgan.classifier.experiment import ClassifierExperiment
+from eftgan.classifier.kept import KeptStatistics
+from eftgan.classifier.kind import train_classifier
+from eftgan.classifier.run import ClassifierRun
+from eftgan.commands import main
+from eftgan.config import apply_override, build
+from eftgan.data.labelled import LabelledImages
+from eftgan.data.splits import LabelledTask
+from eftgan.errors import UserError
+from eftgan.evaluation.accuracy import CIL, accuracy_matrix, average_over_seen
+from eftgan.evaluation.rules import rule_named
+from eftgan.scores import read_scores
+
+from ..conftest import TINY_CLASSES
+
+RULE = "energy+density"
+
+
+def experiment(out, *words: str) -> ClassifierExperiment:
+    data: dict = {"out": str(out)}
+    for word in (*TINY_CLASSES, "sources.0.take=2", *words):
+        apply_override(data, word)
+    return build(ClassifierExperiment, data)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("inference")
+
+
+@pytest.fixture(scope="module")
+def plain(folder) -> ClassifierRun:
+    return train_classifier(experiment(folder / "plain"), "test")
+
+
+@pytest.fixture(scope="module")
+def keeping(folder) -> ClassifierRun:
+    return train_classifier(experiment(folder / "keeping", f"inference={RULE}"), "test")
+
+
+def test_a_task_file_holds_what_the_rule_needs_beside_the_same_weights(plain, keeping):
+    for index, task in enumerate(keeping.tasks):
+        files = [read_task_file(run.folder.task_file(index, task)).states for run in (plain, keeping)]
+        assert set(files[0]) == {"classifier"}
+        assert set(files[1]["inference"]) == set(rule_named(RULE).keeps)
+        assert all(torch.equal(files[0]["classifier"][key], own) for key, own in files[1]["classifier"].items())
+    (line,) = (s for s in read_scores(keeping.folder.scores) if (s.metric, s.tested_on) == ("growth", task))
+    kept = files[1]["inference"].values()
+    assert line.details["kept_parameters"] == sum(tensor.numel() for tensor in kept) > 0
+
+
+def test_what_a_run_without_the_rule_is_fitted_afterwards_is_the_same_bits(plain, keeping):
+    rule = rule_named(RULE)
+    after, before = (KeptStatistics(run).of(rule, run.tasks) for run in (plain, keeping))
+    assert not (keeping.folder.path / "inference").exists()
+    for own, theirs in zip(after, before, strict=True):
+        assert all(torch.equal(own[key], theirs[key]) for key in rule.keeps)
+    written = plain.folder.inference_file(0, plain.tasks[0])
+    stamp = written.stat().st_mtime_ns
+    KeptStatistics(plain).of(rule, plain.tasks)  # read this time
+    assert written.stat().st_mtime_ns == stamp
+
+
+def test_fitting_sees_the_training_images_of_the_task_and_no_others(folder, monkeypatch):
+    run = train_classifier(experiment(folder / "watched"), "test")
+    allowed: list[LabelledImages] = []
+    fetch = LabelledImages.fetch
+
+    def watched(self, indices):
+        assert any(self is images for images in allowed), "images were looked at that are not the task's own"
+        return fetch(self, indices)
+
+    def no_test(self):
+        raise AssertionError("test images were asked for")
+
+    model = run.classifier(1)
+    again = ClassifierRun(run.folder.path)
+    tasks = again.labelled
+    monkeypatch.setattr(LabelledTask, "test", property(no_test))
+    monkeypatch.setattr(LabelledImages, "fetch", watched)
+    for task in tasks:
+        allowed[:] = [task.train]
+        assert again.kept.of(rule_named(f"{RULE}+calibrated"), [task.name], model)
+    with pytest.raises(AssertionError, match="not the task's own"):  # the watch itself works
+        tasks[0].train.fetch(torch.arange(2))
+
+
+def test_evaluate_compares_rules_and_leaves_the_scores_of_the_run_alone(plain, keeping, tmp_path, capsys):
+    before = plain.folder.scores.read_bytes()
+    main(["evaluate", str(plain.folder.path), "--inference", f"auto,{RULE}", "--out", str(tmp_path / "rules.csv")])
+    assert plain.folder.scores.read_bytes() == before
+    rows = list(csv.DictReader((tmp_path / "rules.csv").open()))
+    assert [(row["rule"], row["tested on"]) for row in rows] == [(r, t) for r in ("auto", RULE) for t in plain.tasks]
+    for run, rule in ((plain, "auto"), (keeping, RULE)):
+        found = accuracy_matrix(read_scores(run.folder.scores), run.tasks, CIL)
+        own = [float(row[CIL]) for row in rows if row["rule"] == rule]
+        assert own == pytest.approx([found[1, 0], found[1, 1]], abs=1e-6)
+        assert f"{rule} " in capsys.readouterr().out or rule == RULE
+    assert int(rows[-1]["bytes kept per task"]) > 0 == int(rows[0]["bytes kept per task"])
+    assert average_over_seen(found, 1) > 0
+
+
+def test_a_run_goes_by_another_rule_without_training_again(folder, plain):
+    run = train_classifier(experiment(folder / "plain", "inference=energy"), "test")
+    lines = [s for s in read_scores(run.folder.scores) if s.metric == CIL]
+    assert {s.details.get("inference") for s in lines} == {"energy"}
+    assert len(lines) == 3
+    back = train_classifier(experiment(folder / "plain"), "test")
+    lines = [s for s in read_scores(back.folder.scores) if s.metric == CIL]
+    assert {s.details.get("inference") for s in lines} == {None}
+
+
+def test_an_image_is_classified_by_the_rule_of_the_run(keeping):
+    image = keeping.labelled[1].test.fetch(torch.tensor([0]))[0][0]
+    model = keeping.classifier(1)
+    answers, found = keeping.answers(image, model, keeping.tasks)
+    assert sum(answer.certainty for answer in answers) == pytest.approx(1.0)  # shares of the tasks' scores
+    assert found == max(range(2), key=lambda place: answers[place].certainty)
+
+
+def test_rules_that_keep_something_are_refused_where_tasks_go_on_changing(tmp_path):
+    with pytest.raises(UserError, match="inference: density has every task keep something"):
+        experiment(tmp_path, "inference=density", "method={name: finetune}")
+    run = train_classifier(experiment(tmp_path / "run", "sources.0.take=1", "method={name: finetune}"), "test")
+    with pytest.raises(UserError, match="goes on changing the weights"):
+        run.kept.of(rule_named("density"), run.tasks)

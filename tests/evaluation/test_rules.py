@@ -1,0 +1,107 @@
+"""Rules of task inference against values computed by hand."""
+
+import math
+
+import pytest
+import torch
+
+from eftgan.errors import UserError
+from eftgan.evaluation.rules import AUTO, RULES, Said, rule_named
+from eftgan.evaluation.rules.calibrated import fit_temperature
+from eftgan.evaluation.rules.confidence import entropy
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def fitted(rule, classes: int = 3, seed: int = 0) -> tuple[Said, torch.Tensor]:
+    """What a task says of 200 training images, beside what it keeps of them; and their labels."""
+    labels = torch.arange(200) % classes
+    features = 3 * drawn(classes, 5, seed=seed)[labels] + drawn(200, 5, seed=seed + 1) * torch.tensor([1, 2, 3, 1, 0.5])
+    logits = 2 * torch.nn.functional.one_hot(labels, classes) + 2 * drawn(200, classes, seed=seed + 2)
+    own = Said(logits, features)
+    return Said(logits, features, rule.fit(own, labels)), labels
+
+
+def test_entropy_by_hand():
+    logits = torch.tensor([[0.0, 0.0], [math.log(3.0), 0.0], [50.0, -50.0]])
+    expected = [math.log(2), -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)), 0.0]
+    assert torch.allclose(entropy(logits), torch.tensor(expected), atol=1e-6)
+
+
+def test_least_entropy_or_largest_logit_names_the_task():
+    unsure_but_large = torch.tensor([[9.0, 9.0], [0.0, 4.0]])
+    sure_but_small = torch.tensor([[1.0, -5.0, -5.0], [0.1, 0.0, 0.0]])
+    said = [Said(unsure_but_large), Said(sure_but_small)]
+    assert rule_named(AUTO).scores(said).argmax(0).tolist() == [1, 0]
+    assert rule_named(AUTO, joined=True).scores(said).argmax(0).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("max-softmax", [math.log(0.75), math.log(0.5)]),
+        ("max-logit", [math.log(3.0), 2.0]),
+        ("energy", [math.log(4.0), 2.0 + math.log(2.0)]),
+        ("margin", [math.log(3.0), 0.0]),
+    ],
+)
+def test_rules_of_logits_by_hand(name, expected):
+    said = Said(torch.tensor([[math.log(3.0), 0.0], [2.0, 2.0]]))
+    assert torch.allclose(rule_named(name).score(said), torch.tensor(expected), atol=1e-6)
+    assert rule_named(name).keeps == ()
+
+
+@pytest.mark.parametrize("name", [*RULES, "energy+density", "calibrated+margin"])
+def test_the_surest_task_is_the_one_that_is_inferred_and_rules_keep_what_they_say(name):
+    rule = rule_named(name)
+    said = [fitted(rule, classes, seed)[0] for seed, classes in enumerate((2, 3, 4))]
+    assert all(set(each.kept) == set(rule.keeps) for each in said)
+    sure = rule.certainties(said)
+    believed = rule.scores(said).argmax(0)
+    assert torch.equal(sure.gather(0, believed[None])[0], sure.amax(0))
+    assert bool(((sure >= 0) & (sure <= 1)).all())
+
+
+def test_a_task_that_knows_nothing_is_as_sure_as_one_class_of_all_it_has():
+    even, certain = Said(torch.zeros(1, 4)), Said(torch.tensor([[50.0, 0.0]]))
+    assert rule_named("entropy").certainties([even, certain]).flatten().tolist() == pytest.approx([0.25, 1.0])
+    assert rule_named("max-logit").certainties([even, even]).flatten().tolist() == pytest.approx([1 / 8, 1 / 8])
+
+
+def test_the_temperature_makes_up_for_logits_that_are_too_large():
+    true = 2 * drawn(20_000, 4)
+    labels = torch.multinomial(true.softmax(1), 1, generator=torch.Generator().manual_seed(1))[:, 0]
+    assert float(fit_temperature(true, labels)) == pytest.approx(1.0, abs=0.05)
+    assert float(fit_temperature(7 * true, labels)) == pytest.approx(7 * float(fit_temperature(true, labels)), rel=1e-4)
+
+
+def test_density_is_the_mixture_of_the_classes_with_one_shrunk_covariance():
+    rule = rule_named("density")
+    said, labels = fitted(rule)
+    assert said.features is not None
+    features = said.features.double()
+    means = torch.stack([features[labels == label].mean(0) for label in range(3)])
+    apart = features - means[labels]
+    covariance = apart.T @ apart / 200
+    covariance = 0.9 * covariance + 0.1 * covariance.diagonal().mean() * torch.eye(5)
+    away = features[:, None] - means[None]
+    squares = torch.einsum("ncf,fg,ncg->nc", away, torch.linalg.inv(covariance), away)
+    assert torch.allclose(rule.score(said).double(), (-squares / 2).logsumexp(1), rtol=1e-4, atol=1e-4)
+    assert sum(tensor.numel() for tensor in said.kept.values()) == 3 * 5 + 5 * 6 / 2
+
+
+def test_a_sum_of_rules_is_that_of_scores_standardised_by_the_tasks_own_training_images():
+    rule = rule_named("energy+margin")
+    said, _ = fitted(rule)
+    parts = [rule_named(name).score(said) for name in ("energy", "margin")]
+    expected = sum((part - part.mean()) / part.std() for part in parts)
+    assert torch.allclose(rule.score(said), expected, atol=1e-4)
+
+
+def test_an_unknown_rule_is_refused_with_those_that_there_are():
+    with pytest.raises(UserError, match=r"no rule 'entropi'; there are auto, entropy, .*energy\+density"):
+        rule_named("entropi")
+    with pytest.raises(UserError, match="no rule ''"):
+        rule_named("energy+")
