@@ -35,14 +35,10 @@ def said_by_task(
     logits are the same bits whoever is asked beside it. Tasks that share all but their heads share one trunk.
     `turns`: in how many rotations the heads know each class; the logits are averaged over them.
     """
-<<<<<<< HEAD
     if not tasks_stand_alone(model):  # a head may read more than the trunk's output
         alone = (fast_layout(inference_network(model, task)) for task in tasks)  # one layout, the same bits
-        return [torch.cat([network(x) for x in batches()]) for network in alone]
-    features: dict[tuple[str, str], Tensor] = {}
-=======
+        return [Said(_averaged(network, batches, turns), None) for network in alone]
     features: dict[tuple[str, str], list[Tensor]] = {}
->>>>>>> 8b998ce74ac0a74db7994c25fac620cde5d27d53
     for task in tasks:
         if _trunk(model, task) not in features:
             trunk = inference_network(model, task)
@@ -56,6 +52,11 @@ def said_by_task(
         ]
 
 
+def _averaged(network: nn.Module, batches: Callable[[], Iterable[Tensor]], turns: int) -> Tensor:
+    """The logits of a network, averaged over the turns of each image."""
+    return torch.cat([averaged_logits([network(turned(x, turn)) for turn in range(turns)]) for x in batches()])
+
+
 def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Iterable[Tensor]]) -> list[Tensor]:
     """The logits alone, of heads that know each class as it stands."""
     return [said.logits for said in said_by_task(model, tasks, batches)]
@@ -64,16 +65,10 @@ def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Ite
 @torch.no_grad()
 def logits_together(model: nn.Module, tasks: list[str], x: Tensor, turns: int = 1) -> list[Tensor]:
     """The same in one pass, up to rounding: the quick way to ask for a few images."""
-<<<<<<< HEAD
     if shares_features(model, tasks) or not tasks_stand_alone(model):
-        return logits_by_task(model, tasks, lambda: [x])
-    return Together(model, tasks)(x)
-=======
-    if shares_features(model, tasks):
         return [said.logits for said in said_by_task(model, tasks, lambda: [x], turns)]
     together = Together(model, tasks)
     return [averaged_logits(list(each)) for each in zip(*(together(turned(x, r)) for r in range(turns)), strict=True)]
->>>>>>> 8b998ce74ac0a74db7994c25fac620cde5d27d53
 
 
 def with_kept(said: Sequence[Said], kept: Sequence[Mapping[str, Tensor]]) -> list[Said]:

@@ -16,6 +16,7 @@ from eftgan.gan.run import GanRun
 from eftgan.reports.results import studies
 from eftgan.reports.runs import load_runs
 from eftgan.scores import read_scores
+from eftgan.training.trainer import Trainer
 
 FURTHER = "tasks+={name: stripes, data: 'shapes:stripes', limit: 24}"
 
@@ -56,7 +57,7 @@ def test_a_run_that_was_killed_between_its_first_state_and_the_first_file_goes_o
     def killed(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("eftgan.training.trainer.write_task", killed)
+    monkeypatch.setattr(Trainer, "_write_task", killed)
     with pytest.raises(KeyboardInterrupt):
         train_gan(tiny(*words, out="part"), "test")
     monkeypatch.undo()
