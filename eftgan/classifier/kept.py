@@ -1,6 +1,7 @@
 """What the tasks of a run keep for a rule of task inference: fitted on each task's own training images, no others."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,8 @@ from eftgan.adapters.taskfile import read_task_file
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
 from eftgan.errors import UserError
-from eftgan.evaluation.accuracy import chunks
 from eftgan.evaluation.rules import Rule, Said
-from eftgan.evaluation.task_inference import said_by_task
+from eftgan.evaluation.task_inference import common_features, image_batches, said_by_task
 from eftgan.files import file_digest
 from eftgan.methods import Method
 from eftgan.names import INFERENCE
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 def fit_rule(
-    rule: Rule, model: nn.Module, task: str, images: LabelledImages, pixels: Pixels, turns: int
+    rule: Rule, model: nn.Module, tasks: Sequence[str], images: LabelledImages, pixels: Pixels, turns: int
 ) -> dict[str, Tensor]:
-    """What one task keeps for a rule; `images` are its training images, looked at without augmentation."""
+    """What the last of the tasks keeps for a rule.
+
+    images: its training images, looked at without augmentation. Of the tasks before it, rules may ask the first one's
+    network about them, which later tasks leave as it was.
+    """
     if not rule.keeps:
         return {}
-    device = next(model.parameters()).device
-
-    def batches() -> Iterator[Tensor]:
-        for chunk in chunks(len(images)):
-            yield pixels(images.fetch(chunk)[0].to(device))
-
-    (said,) = said_by_task(model, [task], batches, turns)
-    own = Said(said.logits.float().cpu(), said.features.float().cpu() if said.features is not None else None)
-    return rule.fit(own, images.targets)
+    batches = partial(image_batches, images, pixels, next(model.parameters()).device)
+    (said,) = said_by_task(model, [tasks[-1]], batches, turns)
+    common = common_features(model, tasks[0], batches) if "common" in rule.asks else None
+    looked = (said.logits, said.features, common)
+    return rule.fit(Said(*(None if each is None else each.float().cpu() for each in looked)), images.targets)
 
 
 class KeptStatistics:
@@ -74,8 +74,9 @@ class KeptStatistics:
             tensors, facts = read_tensors(beside)
             kept = tensors if facts.get("weights") == weights else {}
         if missing(rule, kept):
-            model = model or self.run.classifier(len(self.run.trained) - 1, [task])
-            kept = kept | fit_rule(rule, model, task, self._training_images(task), *looks(self.run))
+            tasks = self.run.tasks[: index + 1]
+            model = model or self.run.classifier(len(self.run.trained) - 1, [tasks[0], task])
+            kept = kept | fit_rule(rule, model, tasks, self._training_images(task), *looks(self.run))
             write_tensors(beside, kept, {"weights": weights})
         return kept
 

@@ -8,13 +8,20 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from eftgan.adapters import task_names
 from eftgan.classifier.experiment import ClassifierExperiment, open_classes
 from eftgan.classifier.kept import KeptStatistics
 from eftgan.classifier.networks import build_network
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
 from eftgan.evaluation.rules import Said, rule_named
-from eftgan.evaluation.task_inference import logits_together, said_by_task, shares_features, with_kept
+from eftgan.evaluation.task_inference import (
+    common_features,
+    completed,
+    logits_together,
+    said_by_task,
+    shares_features,
+)
 from eftgan.files import write_json
 from eftgan.names import CLASSIFIER
 from eftgan.reports.lines import final_lines
@@ -93,16 +100,23 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
         """What each task says of a uint8 (3, S, S) image, and the place of the one that is believed."""
         x, turns, asked = self.experiment.pixels(image[None]), self.experiment.method.outputs_per_class, list(tasks)
         rule = rule_named(self.inference, shares_features(network, asked))
-        if rule.asks_features:
+        if "features" in rule.asks:
             said = said_by_task(network, asked, lambda: [x], turns)
         else:
             said = [Said(logits) for logits in logits_together(network, asked, x, turns)]
-        said = with_kept(said, self.kept.of(rule, asked, network))
+        common = self._common(network, x) if "common" in rule.asks else None
+        said = completed(said, common, self.kept.of(rule, asked, network))
         answers = []
         for task, own, sure in zip(tasks, said, rule.certainties(said)[:, 0].tolist(), strict=True):
             shares = zip(self.classes[task], own.logits[0].softmax(0).tolist(), strict=True)
             answers.append(Answer(task, sure, sorted(shares, key=lambda pair: -pair[1])))
         return answers, int(rule.scores(said).argmax(0))
+
+    def _common(self, network: nn.Module, x: Tensor) -> Tensor:
+        first = self.tasks[0]
+        if first not in task_names(network):
+            network = self.classifier(len(self.trained) - 1, [first])
+        return common_features(network, first, lambda: [x])
 
     def export(self, task: str, out: Path) -> list[str]:
         from eftgan.classifier.export import export_classifier

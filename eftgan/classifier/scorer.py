@@ -1,7 +1,7 @@
 """Score lines of a classifier run: accuracies on every seen task after every task, growth and seconds."""
 
 import dataclasses
-from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +11,22 @@ from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.trainer import check_head
 from eftgan.errors import UserError
-from eftgan.evaluation.accuracy import TIL, accuracies, chunks
+from eftgan.evaluation.accuracy import TIL, accuracies
 from eftgan.evaluation.growth import growth
 from eftgan.evaluation.rules import AUTO, Said, rule_named
-from eftgan.evaluation.task_inference import said_by_task, shares_features, with_kept
+from eftgan.evaluation.task_inference import (
+    common_features,
+    completed,
+    image_batches,
+    said_by_task,
+    shares_features,
+)
 from eftgan.files import file_digest
 from eftgan.names import INFERENCE
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
+
+COMMON = "common space.safetensors"  # no task has such a name
 
 
 class ClassifierScorer:
@@ -88,8 +96,9 @@ class ClassifierScorer:
         seen = self.run.tasks[: through + 1]
         rule = rule_named(inference, shares_features(model, seen))
         kept = self.run.kept.of(rule, seen, model)  # before anything is said of test images
-        said, carried = self._said(model, seen, tested, rule.asks_features)
-        tasks = rule.scores(with_kept(said, kept)).argmax(0)
+        said, carried = self._said(model, seen, tested, "features" in rule.asks)
+        common = self._common(model, tested) if "common" in rule.asks else None
+        tasks = rule.scores(completed(said, common, kept)).argmax(0)
         labels = self.run.labelled[tested].test.targets
         return accuracies([each.logits for each in said], tested, labels, tasks), carried
 
@@ -114,19 +123,29 @@ class ClassifierScorer:
                         carried.add(task)
         missing = [task for task in seen if task not in known]
         if missing:
-            pixels = self.run.experiment.pixels
-
-            def batches() -> Iterator[Tensor]:
-                for chunk in chunks(len(test)):
-                    yield pixels(test.fetch(chunk)[0].to(self.device))
-
+            batches = partial(image_batches, test, self.run.experiment.pixels, self.device)
             turns = self.run.experiment.method.outputs_per_class
             for task, said in zip(missing, said_by_task(model, missing, batches, turns), strict=True):
-                tensors = {"logits": said.logits} | ({"features": said.features} if features else {})
-                tensors = {name: each.float().cpu() for name, each in tensors.items()}
+                wanted = {"logits": said.logits, "features": said.features if features else None}
+                tensors = {name: each.float().cpu() for name, each in wanted.items() if each is not None}
                 known[task] = Said(tensors["logits"], tensors.get("features"))
                 write_tensors(files[task], tensors, {"weights": digests[task], "after": seen[-1]})
         return [known[task] for task in seen], carried
+
+    def _common(self, model: nn.Module, tested: int) -> Tensor:
+        """One task's test images in the common space, from the folder if they were there before."""
+        first, test = self.run.tasks[0], self.run.labelled[tested].test
+        state = {**self.run.experiment.method.theta(model, first), **task_state(model, first)}
+        digest = f"{tensors_digest(state)} {len(test)}"
+        path = self.run.folder.path / "logits" / self.run.tasks[tested] / COMMON
+        if path.exists():
+            tensors, facts = read_tensors(path)
+            if facts.get("weights") == digest:
+                return tensors["features"]
+        batches = partial(image_batches, test, self.run.experiment.pixels, self.device)
+        found = common_features(model, first, batches).float().cpu()
+        write_tensors(path, {"features": found}, {"weights": digest})
+        return found
 
     def _growth(self, model: nn.Module, through: int) -> Score:
         run, size = self.run, self.run.experiment.network.size

@@ -263,8 +263,8 @@ class ClassifierTrainer(Trainer[LabelledTask]):
             self.records[task] |= {"epoch": self._best.epoch, "best accuracy": self._best.accuracy}
 
     def kept_with(self, index: int) -> dict[str, dict[str, Tensor]]:
-        task, turns = self._tasks[index], self.method.outputs_per_class
-        kept = fit_rule(self.rule, self.network, task.name, task.train, self.pixels, turns)
+        names, turns = [task.name for task in self._tasks[: index + 1]], self.method.outputs_per_class
+        kept = fit_rule(self.rule, self.network, names, self._tasks[index].train, self.pixels, turns)
         return {INFERENCE: kept} if kept else {}
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-import torch
 from torch import Tensor
 
 from eftgan.evaluation.metrics.accuracy import ACCURACY_CIL, ACCURACY_TIL, TASK_ACCURACY
@@ -49,8 +48,3 @@ def forgetting(matrix: Matrix, after: int) -> float:
     if after == 0:
         return 0.0
     return fmean(matrix[on, on] - matrix[after, on] for on in range(after))
-
-
-def chunks(count: int, size: int = 256) -> Sequence[Tensor]:
-    """Indices of `count` images in pieces for evaluation."""
-    return torch.arange(count).split(size)

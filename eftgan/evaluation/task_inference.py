@@ -1,6 +1,6 @@
 """Which task does an image belong to? Every task answers, and the one that a rule finds the surest is believed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,20 @@ from eftgan.adapters.bank import tasks_stand_alone
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.merge import fast_layout
 from eftgan.adapters.modes import evaluating
+from eftgan.data.labelled import LabelledImages
+from eftgan.data.pixels import Pixels
+from eftgan.evaluation.maps import last_maps
 from eftgan.evaluation.rules import Said
 from eftgan.methods.heads import head_bank_name, head_of
 from eftgan.methods.rotation import averaged_logits, turned
+
+EVALUATION_BATCH = 256
+
+
+def image_batches(images: LabelledImages, pixels: Pixels, device: torch.device | str = "cpu") -> Iterator[Tensor]:
+    """Images as networks want them, piece by piece, without augmentation."""
+    for chunk in torch.arange(len(images)).split(EVALUATION_BATCH):
+        yield pixels(images.fetch(chunk)[0].to(device))
 
 
 def shares_features(model: nn.Module, tasks: list[str]) -> bool:
@@ -23,6 +34,13 @@ def shares_features(model: nn.Module, tasks: list[str]) -> bool:
 def _trunk(model: nn.Module, task: str) -> tuple[str, str]:
     row = registry_of(model).row(task)
     return row["transforms"], row["norms"]
+
+
+def _trunk_of(model: nn.Module, task: str) -> nn.Module:
+    """A network of the task's own, up to what its head reads."""
+    trunk = inference_network(model, task)
+    replace_modules(trunk, {trunk.get_submodule(head_bank_name(model)): nn.Identity()})
+    return trunk
 
 
 @torch.no_grad()
@@ -41,8 +59,7 @@ def said_by_task(
     features: dict[tuple[str, str], list[Tensor]] = {}
     for task in tasks:
         if _trunk(model, task) not in features:
-            trunk = inference_network(model, task)
-            replace_modules(trunk, {trunk.get_submodule(head_bank_name(model)): nn.Identity()})
+            trunk = _trunk_of(model, task)
             seen = [[trunk(turned(x, turn)) for turn in range(turns)] for x in batches()]
             features[_trunk(model, task)] = [torch.cat(each) for each in zip(*seen, strict=True)]
     with evaluating(model):
@@ -71,9 +88,20 @@ def logits_together(model: nn.Module, tasks: list[str], x: Tensor, turns: int = 
     return [averaged_logits(list(each)) for each in zip(*(together(turned(x, r)) for r in range(turns)), strict=True)]
 
 
-def with_kept(said: Sequence[Said], kept: Sequence[Mapping[str, Tensor]]) -> list[Said]:
-    """The same answers beside what each task kept of its training images."""
-    return [Said(each.logits, each.features, own) for each, own in zip(said, kept, strict=True)]
+@torch.no_grad()
+def common_features(model: nn.Module, first: str, batches: Callable[[], Iterable[Tensor]]) -> Tensor:
+    """Images as the first task's network sees them (N, G): maps of every size, averaged over pixels, and its features.
+
+    Later tasks leave that network as it is, so that it is one space for the images of all of them.
+    """
+    trunk = _trunk_of(model, first)
+    with last_maps(trunk) as seen:
+        return torch.cat([seen.before(trunk(x)) for x in batches()])
+
+
+def completed(said: Sequence[Said], common: Tensor | None, kept: Sequence[Mapping[str, Tensor]]) -> list[Said]:
+    """The same answers beside the images in the common space, and what each task kept of its training images."""
+    return [Said(each.logits, each.features, common, own) for each, own in zip(said, kept, strict=True)]
 
 
 def infer_classes(logits: list[Tensor], tasks: Tensor) -> Tensor:

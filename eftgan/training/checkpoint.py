@@ -260,8 +260,9 @@ def write_task(
             write_tensors(folder.shared, tensors, {"format": SHARED_FORMAT})
     if _is_new(path, snapshot):
         bases = {role: tensors_digest(method.theta(net, _before(net, task))) for role, net in written.items()}
-        states |= further or {}
-        write_task_file(path, task, states, bases, adapters=describe_adapters(networks[next(iter(written))]))
+        write_task_file(
+            path, task, {**states, **(further or {})}, bases, adapters=describe_adapters(networks[next(iter(written))])
+        )
 
 
 def _before(network: nn.Module, task: str) -> str:

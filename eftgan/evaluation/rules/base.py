@@ -14,6 +14,7 @@ class Said:
 
     logits: Tensor  # (N, classes of the task)
     features: Tensor | None = None  # (N, F), what its head reads; for rules that ask for them
+    common: Tensor | None = None  # (N, G), features in the first task's network: one space for all tasks
     kept: Mapping[str, Tensor] = field(default_factory=dict)  # by names such as "density/means"
 
 
@@ -28,9 +29,9 @@ class Rule:
     explanation: ClassVar[str] = ""  # completes "believes the task ..."
 
     @property
-    def asks_features(self) -> bool:
-        """Whether it looks at features beside logits."""
-        return False
+    def asks(self) -> frozenset[str]:
+        """What it looks at beside logits: "features", "common"."""
+        return frozenset()
 
     @property
     def keeps(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Several rules in one: NAME+NAME."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import torch
@@ -24,14 +25,14 @@ class Combined(Rule):
         return (*(key for part in self.parts for key in part.keeps), *own)
 
     @property
-    def asks_features(self) -> bool:
-        return any(part.asks_features for part in self.parts)
+    def asks(self) -> frozenset[str]:
+        return frozenset().union(*(part.asks for part in self.parts))
 
     def fit(self, own: Said, labels: Tensor) -> dict[str, Tensor]:
         kept: dict[str, Tensor] = {}
         for part in self.parts:
             kept |= part.fit(own, labels)
-            score = part.score(Said(own.logits, own.features, kept)).double()
+            score = part.score(dataclasses.replace(own, kept=kept)).double()
             kept[f"{part.name}/scale"] = torch.stack([score.mean(), score.std()]).float()
         return kept
 

@@ -48,8 +48,8 @@ class Density(Rule):
     explanation: ClassVar[str] = "whose classes' Gaussians find the features the likeliest"
 
     @property
-    def asks_features(self) -> bool:
-        return True
+    def asks(self) -> frozenset[str]:
+        return frozenset({"features"})
 
     @property
     def keeps(self) -> tuple[str, ...]:
