@@ -5,6 +5,7 @@ shared.safetensors            theta, once (methods that freeze it)
 tasks/02-birds.safetensors    tau_t; or the whole generator, where theta goes on changing ("kind": "full")
 state/00003000.safetensors    everything that training needs to go on; the last two are kept
 samples/after-02-birds/01-cats.png    samples/real/01-cats.png
+curves/01-cats.json           what was measured while the task trained, where that was asked for
 """
 
 import contextlib
@@ -79,6 +80,10 @@ class RunFolder:
     def _grid(self, tasks: Sequence[str], after: int, tested: int) -> Path:
         folder = f"after-{after + 1:02d}-{tasks[after]}"
         return self.samples / folder / f"{tested + 1:02d}-{tasks[tested]}.png"
+
+    def curve(self, index: int, name: str) -> Path:
+        """What was measured while a task trained."""
+        return self.path / "curves" / f"{index + 1:02d}-{name}.json"
 
     def real_grid(self, index: int, name: str) -> Path:
         return self.samples / "real" / f"{index + 1:02d}-{name}.png"
