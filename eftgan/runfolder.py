@@ -7,6 +7,7 @@ state/00003000.safetensors    everything that training needs to go on; the last 
 logits/TESTED/TASK.safetensors    what a classifier's task says of the test images of another
 inference/02-birds.safetensors    what a task keeps for a rule of inference that was chosen after it was trained
 samples/after-02-birds/01-cats.png    samples/real/01-cats.png
+curves/01-cats.json           what was measured while the task trained, where that was asked for
 """
 
 import contextlib
@@ -84,6 +85,10 @@ class RunFolder:
     def _grid(self, tasks: Sequence[str], after: int, tested: int) -> Path:
         folder = f"after-{after + 1:02d}-{tasks[after]}"
         return self.samples / folder / f"{tested + 1:02d}-{tasks[tested]}.png"
+
+    def curve(self, index: int, name: str) -> Path:
+        """What was measured while a task trained."""
+        return self.path / "curves" / f"{index + 1:02d}-{name}.json"
 
     def real_grid(self, index: int, name: str) -> Path:
         return self.samples / "real" / f"{index + 1:02d}-{name}.png"

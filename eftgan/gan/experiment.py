@@ -37,6 +37,14 @@ class TaskConfig:
     init: Annotated[str | None, Doc("in place of method.init")] = None
 
 
+@dataclass(frozen=True)
+class Length:
+    """How long a task trains."""
+
+    steps: Annotated[Count | None, Doc("optimizer steps")] = None
+    epochs: Annotated[Positive | None, Doc("passes over its images, where steps is not given")] = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class GanTraining(Training):
     """How every task is trained."""
@@ -44,6 +52,16 @@ class GanTraining(Training):
     batch: Annotated[Count, Doc("images per step and process")] = 24
     steps: Annotated[Count | None, Doc("optimizer steps per task")] = None
     epochs: Annotated[Positive | None, Doc("passes over a task's images, where steps is not given")] = None
+    first: Annotated[Length, Doc("the first task, in place of steps and epochs")] = field(default_factory=Length)
+    until: Annotated[
+        Literal["steps", "plateau"],
+        Doc("plateau: a task ends when what evaluation.every_steps measures is flat; steps and epochs are its limit"),
+    ] = "steps"
+    patience: Annotated[Count, Doc("until=plateau: measurements in a row without a gain of 5 % that make it flat")] = 5
+    selection: Annotated[
+        Literal["last", "best"],
+        Doc("last: a task ends with its last step's weights; best: with those that evaluation.every_steps found best"),
+    ] = "last"
     learning_rate: Annotated[Positive, Doc("of Adam, for generator and discriminators")] = 2e-4
     decay: Annotated[Share, Doc("the last part of a task's steps, in which the learning rate falls to 0; 0: none")] = (
         0.0
@@ -72,13 +90,18 @@ class GanTraining(Training):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is measured after every task while training; `eftgan evaluate` does more at any time."""
+    """What is measured after every task and within it; `eftgan evaluate` does more at any time."""
 
     features: Annotated[
         Literal["none", "random", "inception"],
         Doc("inception: FID; random: FD-random, a quick distance over a fixed random network; none: nothing"),
     ] = "random"
     samples: Annotated[int, Field(ge=2, le=1_000_000), Doc("images generated for each measurement")] = 1000
+    every_steps: Annotated[
+        Count | None, Doc("how often a task is measured while it trains, and at its end; null: only after it")
+    ] = None
+    every_samples: Annotated[int, Field(ge=2, le=1_000_000), Doc("images generated for each of these")] = 500
+    every_metric: Annotated[Literal["kid", "fid"], Doc("what is measured then, over the features")] = "kid"
 
 
 def _for_gans(method: type) -> bool:
@@ -112,14 +135,44 @@ class GanExperiment(Experiment):
         super().__post_init__()
         check_sequence(self.task_names)
         for task in self.tasks:
-            if not any((task.steps, task.epochs, self.training.steps, self.training.epochs)):
+            if not any((length.steps, length.epochs) != (None, None) for length in self.lengths(task)):
                 raise UserError(f"task {task.name}: how long? Set training.steps or training.epochs")
+        self._check_watching()
         if (self.method.base == "pretrained") != (self.base_weights is not None):
             raise UserError(
                 "method.base: pretrained and base_weights belong together: the one freezes the weights from the first "
                 "task on, the other says where they come from (start=RUN takes over a trained first task instead)"
             )
         check_inits(self)
+
+    def _check_watching(self) -> None:
+        """Refuse settings that need measurements within a task where there are none, or that they contradict."""
+        training, evaluation, method = self.training, self.evaluation, self.method
+        if evaluation.every_steps and evaluation.features == "none":
+            raise UserError("evaluation.every_steps: nothing can be measured with evaluation.features=none; set random")
+        for setting in self._steered_by:
+            if not evaluation.every_steps:
+                raise UserError(f"{setting} needs measurements to go by: set evaluation.every_steps=500, say")
+            if type(method).begin_step is not Method.begin_step:
+                raise UserError(f"{setting}: {method.name} divides a task's steps into parts, all of which it needs")
+        if training.until == "plateau" and training.decay:
+            raise UserError(
+                "training.until=plateau: training.decay counts back from an end that is not known; leave it out"
+            )
+
+    @property
+    def _steered_by(self) -> list[str]:
+        """The settings by which measurements within a task decide what it learns."""
+        chosen = {"training.selection": self.training.selection, "training.until": self.training.until}
+        return [f"{key}={value}" for key, value in chosen.items() if value in ("best", "plateau")]
+
+    def is_free(self, key: str) -> bool:
+        return super().is_free(key) and not (self._steered_by and key.startswith("evaluation."))
+
+    def lengths(self, task: TaskConfig) -> list[TaskConfig | Length | GanTraining]:
+        """What may say how long a task trains; the first that does counts."""
+        trains_first = task == self.tasks[0] or self.method.fresh
+        return [task, *([self.training.first] if trains_first else []), self.training]
 
     def check_start(self, other: "GanExperiment") -> None:
         refuse_differences(self, other, ("seed", "network", "held_out"))
@@ -187,7 +240,21 @@ def open_tasks(experiment: GanExperiment, processes: int) -> list[GanTask]:
                 f"task {task.name}: {config.data} has {len(task.images)} images, fewer than one step takes "
                 f"({together}); lower training.batch"
             )
+        if task.name in needed:
+            _check_measurements(experiment, task)
     return tasks
+
+
+def _check_measurements(experiment: GanExperiment, task: GanTask) -> None:
+    """Refuse a task that is too short for what its measurements are to decide."""
+    training, every = experiment.training, experiment.evaluation.every_steps
+    fewest = max(2 if training.selection == "best" else 0, training.patience + 1 if training.until == "plateau" else 0)
+    if every and fewest and (found := math.ceil(task.steps / every)) < fewest:
+        setting = "training.until=plateau" if training.until == "plateau" else "training.selection=best"
+        raise UserError(
+            f"task {task.name}: {setting} needs {fewest} measurements, and evaluation.every_steps={every} gives "
+            f"{found} in {task.steps} steps; lower it, or train longer"
+        )
 
 
 def _gan_task(experiment: GanExperiment, task: TaskConfig, record: Mapping[str, Any] | None, together: int) -> GanTask:
@@ -201,9 +268,8 @@ def _gan_task(experiment: GanExperiment, task: TaskConfig, record: Mapping[str, 
         return images
 
     def steps_for(images: ImageCollection) -> int:
-        steps = task.steps or (None if task.epochs else experiment.training.steps)
-        epochs = task.epochs or experiment.training.epochs or 0.0
-        return steps or max(1, math.ceil(epochs * len(images) / together))
+        length = next(each for each in experiment.lengths(task) if each.steps or each.epochs)
+        return length.steps or max(1, math.ceil((length.epochs or 0.0) * len(images) / together))
 
     return GanTask(task.name, open_unchanged, steps_for)
 

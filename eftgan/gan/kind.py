@@ -19,6 +19,7 @@ from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
 from eftgan.gan.trainer import GanTrainer
+from eftgan.gan.watch import Watch
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
@@ -69,7 +70,10 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
         return True  # all methods have the same networks
 
     def unmeasured(self, data: dict[str, Any]) -> dict[str, Any]:
-        return {"evaluation": {**(data.get("evaluation") or {}), "features": "none"}}
+        training, evaluation = data.get("training") or {}, data.get("evaluation") or {}
+        if training.get("selection", "last") != "last" or training.get("until", "steps") != "steps":
+            return {}  # what is measured decides what is learned
+        return {"evaluation": {**evaluation, "features": "none", "every_steps": None}}
 
     def measure(self, run: GanRun, metric: str, tasks: Sequence[str], cache: Path) -> None:
         extractor = _extractor(METRICS[metric].features or "random")
@@ -106,6 +110,7 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
             folder=run.folder,
             start=session.start,
             starts=session.starts,
+            watch=watch(run),
             after_task=after_task,
         )
 
@@ -130,6 +135,15 @@ def scorer(run: GanRun) -> RunScorer | None:
         return None
     extractor, processes = _extractor(evaluation.features), Processes.present()
     return RunScorer(run, extractor, evaluation.samples, statistics_folder(run), processes=processes)
+
+
+def watch(run: GanRun) -> Watch | None:
+    """What measures a run while its tasks train; none where its config does not ask for it."""
+    evaluation = run.experiment.evaluation
+    if evaluation.every_steps is None:
+        return None
+    extractor, processes = _extractor(evaluation.features), Processes.present()
+    return Watch(run=run, extractor=extractor, cache=statistics_folder(run), processes=processes)
 
 
 _extractor = functools.cache(load_extractor)

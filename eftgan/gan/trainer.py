@@ -8,7 +8,7 @@ nothing frozen moved -> save.
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from eftgan.data.collection import ImageCollection
 from eftgan.data.grid import save_png, tile
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
+from eftgan.files import write_bytes
 from eftgan.gan.diffaugment import diff_augment
 from eftgan.gan.experiment import GanTask, GanTraining
 from eftgan.gan.losses import ADVERSARIAL, RECONSTRUCTIONS, REGULARISERS, Adversarial, gradient_penalty
@@ -31,11 +32,13 @@ from eftgan.gan.probe import gan_probe
 from eftgan.gan.recalibrate import recalibrate
 from eftgan.gan.round_robin import RoundRobinBatches
 from eftgan.gan.sampling import fixed_noise
+from eftgan.gan.watch import Watch
 from eftgan.methods import Batch, Moment, Probe
 from eftgan.models.gans import GanFamily
 from eftgan.names import GENERATOR
 from eftgan.progress import progress_bar
-from eftgan.training.checkpoint import below, restore_optimizers
+from eftgan.runfolder import RunFolder
+from eftgan.training.checkpoint import below, restore_optimizers, with_prefix
 from eftgan.training.ema import Ema
 from eftgan.training.held import Held
 from eftgan.training.optimizers import groups_of, make_adam, set_rate
@@ -51,6 +54,7 @@ class GanTrainer(Trainer[GanTask]):
 
     options: GanTraining
     family: GanFamily
+    watch: Watch | None = None  # measures tasks while they train
     ema: Ema | None = None  # of the task in training
 
     @property
@@ -96,18 +100,29 @@ class GanTrainer(Trainer[GanTask]):
         if not fresh:
             self.ema.load_state_dict(below("ema", resumed or {}))
             restore_optimizers(self.optimizers, self.networks, resumed or {})
-        together = self.method.trains_on([each.name for each in tasks[: index + 1]])
-        self._train_steps(task, {each.name: each.images for each in tasks if each.name in together}, self.ema)
-        self.ema.copy_to_model()
-        self.held.put_back(GENERATOR)
+        if self.watch:
+            self.watch.begin(index, {} if fresh else below("watch", resumed or {}))
+        self._together = self.method.trains_on([each.name for each in tasks[: index + 1]])
+        self._train_steps(task, {each.name: each.images for each in tasks if each.name in self._together}, self.ema)
+        if self.watch and self.watch.kept:
+            self._go_back(self.ema, self.watch.kept)
+        self._average(self.ema)
         self.ema = None
-        self._recalibrate(together)
         self.agree_on_buffers()
         self.method.end_stage(self.networks, task.name, stage.name)
         self.finish_task(index, task.name, frozen, self._probe(task))
+        self._end_watch(task, first=index == 0)
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:
-        return {"ema": self.ema.state_dict()} if self.ema else {}
+        if self.ema is None:
+            return {}
+        return {"ema": self.ema.state_dict()} | ({"watch": self.watch.state_dict()} if self.watch else {})
+
+    def _average(self, ema: Ema) -> None:
+        """The generator becomes what a task ends with: its average, with statistics that fit."""
+        ema.copy_to_model()
+        self.held.put_back(GENERATOR)
+        self._recalibrate(self._together)
 
     def _train_steps(self, task: GanTask, images: dict[str, ImageCollection], ema: Ema) -> None:
         """`images`: of the tasks that the method trains on, mostly of this one alone; they take turns."""
@@ -132,6 +147,8 @@ class GanTrainer(Trainer[GanTask]):
                     progress.seconds = time.monotonic() - started
                     bar.update()
                     self._after_step(task, losses, finite, bar)
+                    if self.watch and self.watch.has_ended:
+                        break
         accelerator.free_memory()
 
     def _micro_step(
@@ -276,7 +293,55 @@ class GanTrainer(Trainer[GanTask]):
             self.accelerator.log({f"{task.name}/{role}": v for role, v in values.items()}, step=self.progress.total)
         if self.due(options.snapshot_every_steps) and self.accelerator.is_main_process:
             self._draw_progress(task)
-        self.save_or_stop(task.name, task.steps, options.save_every_steps, finite)
+        last = task.steps
+        if self.watch and self.watch.is_due(self.progress.step, last):
+            self.check_finite(task.name, finite)
+            self._look(self.watch, bar)
+            last = self.progress.step if self.watch.has_ended else last
+        self.save_or_stop(task.name, last, options.save_every_steps, finite)
+
+    def _look(self, watch: Watch, bar: tqdm) -> None:
+        """Measure the generator as it would be if the task ended here; training goes on as if nobody had looked."""
+        assert self.ema is not None  # a task is in training
+        generator, metric = self.networks[GENERATOR], watch.metric
+        live = {key: tensor.clone() for key, tensor in generator.state_dict().items()}
+        self._average(self.ema)
+        self.agree_on_buffers([GENERATOR])
+        point = watch.measure(generator, self.progress.step)
+        generator.load_state_dict(live)
+        if watch.keeps_best and watch.curve.best is point:
+            watch.keep(self._restorable(self.ema))
+        if self.accelerator.is_main_process:
+            bar.write(f"{watch.curve.task}, step {point.step}: {metric.name} {metric.text(point.value, point.spread)}")
+        self.accelerator.log({f"{watch.curve.task}/{metric.name}": point.value}, step=self.progress.total)
+
+    def _restorable(self, ema: Ema) -> dict[str, Tensor]:
+        """All that a step of the task changes, but for the optimizers."""
+        parts = with_prefix("ema", ema.state_dict()) | with_prefix("method", self.method.state_dict())
+        for role, network in self.networks.items():
+            trained = {key: p for key, p in network.named_parameters() if p.requires_grad}
+            parts |= with_prefix(f"network/{role}", trained | dict(network.named_buffers()))
+        return parts
+
+    def _go_back(self, ema: Ema, kept: Mapping[str, Tensor]) -> None:
+        """The networks, their average and the method as they were when `_restorable` was taken."""
+        for role, network in self.networks.items():
+            network.load_state_dict(network.state_dict() | below(f"network/{role}", kept))
+        ema.load_state_dict(below("ema", kept))
+        self.method.load_state_dict(below("method", kept), self.networks)
+
+    def _end_watch(self, task: GanTask, first: bool) -> None:
+        """Tell how the task's curve ended."""
+        if self.watch:
+            trains = [self.method.trains_shared(GENERATOR, first=each) for each in (True, False)]
+            lines = self.watch.end(foundation=first and trains == [True, False], last=task.steps)
+            if lines and self.accelerator.is_main_process:
+                print(*lines, sep="\n", flush=True)
+
+    def _take_over_first_task(self, start: RunFolder, task: str, probe: Probe) -> None:
+        super()._take_over_first_task(start, task, probe)
+        if start.curve(0, task).is_file() and self.accelerator.is_main_process:
+            write_bytes(self.folder.curve(0, task), start.curve(0, task).read_bytes())
 
     @torch.no_grad()
     def _draw_progress(self, task: GanTask) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from eftgan.evaluation.metrics import Metric
 from eftgan.reports import charts, summary, tables
 from eftgan.reports.items import Caution, Heading, Item, Lead, Paragraph, Provenance, Samples, Table, Title
+from eftgan.reports.learning import while_training
 from eftgan.reports.results import Study
 from eftgan.reports.runs import Run
 from eftgan.reports.samples import Grids, find_grids, is_long
@@ -81,6 +82,7 @@ SECTIONS: list[Callable[[Study], Iterator[Item]]] = [
     main_metric,
     samples,
     further_metrics,
+    while_training,
     growth,
 ]
 

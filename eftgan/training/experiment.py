@@ -146,6 +146,10 @@ class Experiment:
         """Where a task's own parts start."""
         return self.method.init
 
+    def is_free(self, key: str) -> bool:
+        """Whether a run may go on with another value of a key: it does not change what is learned."""
+        return key.startswith(FREE_KEYS)
+
     def check_start(self, other: Self) -> None:
         """Refuse a run whose first task is not the one that this experiment would train."""
         raise NotImplementedError
@@ -267,7 +271,7 @@ def refuse_other_experiment(before: Experiment, now: Experiment, folder: RunFold
         further = top in ("tasks", "sources") and (
             int(place[0]) >= len(before.sequence) or place[-1] in ("take", "data")
         )
-        if old.get(key) == new.get(key) or further or key.startswith(FREE_KEYS):
+        if old.get(key) == new.get(key) or further or now.is_free(key):
             continue
         if diverged and key.endswith(LOWERED) and _is_lower(new.get(key), old.get(key)):
             lowered[key] = [old[key], new[key]]

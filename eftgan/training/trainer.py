@@ -262,9 +262,9 @@ class Trainer(Generic[AnyTask]):
             )
 
     @torch.no_grad()
-    def agree_on_buffers(self) -> None:
+    def agree_on_buffers(self, roles: Sequence[str] | None = None) -> None:
         """Running statistics followed each process's own batches; all take those of the first."""
         if self.accelerator.num_processes > 1:
-            for network in self.networks.values():
-                for buffer in network.buffers():
+            for role in self.networks if roles is None else roles:
+                for buffer in self.networks[role].buffers():
                     torch.distributed.broadcast(buffer, 0)
