@@ -13,8 +13,7 @@ from eftgan.files import write_bytes
 from eftgan.names import REAL as REAL  # a trained_through like the names of tasks
 
 UNCHANGED = "unchanged"  # the metric of a line that says: after this task, every earlier one is the same bits as before
-# details: what was measured, against what, and with what
-SUBJECT = ("weights", "reference", "extractor_digest", "inference")
+SUBJECT = ("weights", "reference", "extractor_digest")  # details: what was measured, against what, and with what
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,9 @@ class Score:
 
     @property
     def subject(self) -> dict[str, str | None]:
-        """The digests of what was measured; none for what the line does not tell."""
-        return {key: self.details.get(key) for key in SUBJECT}
+        """The digests of what was measured; none for what the line does not tell. And the rule, if one was chosen."""
+        chosen = {key: self.details[key] for key in ("inference",) if key in self.details}
+        return {key: self.details.get(key) for key in SUBJECT} | chosen
 
 
 def append_scores(path: str | os.PathLike, scores: Iterable[Score]) -> None:
