@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import Together, inference_network, registry_of
-from eftgan.adapters.bank import tasks_stand_alone
+from eftgan.adapters.bank import tasks_share_batches
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.merge import fast_layout
 from eftgan.adapters.modes import evaluating
@@ -31,7 +31,7 @@ def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Ite
     asked beside it.
     Tasks that share all but their heads share one trunk.
     """
-    if not tasks_stand_alone(model):  # a head may read more than the trunk's output
+    if not tasks_share_batches(model):  # a head may read more than the trunk's output
         alone = (fast_layout(inference_network(model, task)) for task in tasks)  # one layout, the same bits
         return [torch.cat([network(x) for x in batches()]) for network in alone]
     features: dict[tuple[str, str], Tensor] = {}
@@ -46,7 +46,7 @@ def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Ite
 
 def logits_together(model: nn.Module, tasks: list[str], x: Tensor) -> list[Tensor]:
     """The same in one pass, up to rounding: the quick way to ask for a few images."""
-    if shares_features(model, tasks) or not tasks_stand_alone(model):
+    if shares_features(model, tasks) or not tasks_share_batches(model):
         return logits_by_task(model, tasks, lambda: [x])
     return Together(model, tasks)(x)
 
