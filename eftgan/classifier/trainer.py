@@ -142,6 +142,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         self._lay_out()
         if self.progress.step == stage.begin:
             self.method.begin_stage(self.networks, stage.task, stage.name)
+            self._lay_out()  # what a method made anew: a resumed run lays out all of it
         optimizer = self._optimizer(stage)
         if resumed is not None:
             restore_optimizers(self.optimizers, self.networks, resumed)

@@ -13,7 +13,6 @@ from eftgan.methods.controller import Controller, policy_loss, reward
 from eftgan.methods.rcl import Rcl
 from eftgan.models.classifiers import build_classifier
 from eftgan.names import CLASSIFIER
-from eftgan.tensors import tensors_digest
 from eftgan.training.stopping import Stopped, StopSignal
 
 
@@ -182,5 +181,6 @@ def test_a_stop_in_a_later_trial_changes_no_bit(learn, three_tasks, monkeypatch)
         run("parts")
     monkeypatch.undo()
     parts = run("parts")
-    assert tensors_digest(parts.network.state_dict()) == tensors_digest(whole.network.state_dict())
+    ours, its = parts.network.state_dict(), whole.network.state_dict()
+    assert [key for key in its if not torch.equal(ours[key], its[key])] == []
     assert units_of(parts.network, "shapes-2") == units_of(whole.network, "shapes-2")
