@@ -25,7 +25,7 @@ __all__ = [
     "is_distributed",
     "named_banks",
     "registry_of",
-    "tasks_stand_alone",
+    "tasks_share_batches",
     "unwrap",
 ]
 
@@ -78,7 +78,7 @@ class TaskBank(nn.Module):
     tasks active, the batch is that many equal chunks, one per task. A bank of gates may have another bank for a layer.
     """
 
-    stands_alone: ClassVar[bool] = True  # what a task computes here follows from the bank's input
+    shares_batches: ClassVar[bool] = True  # several tasks can be computed in one batch
     reads_earlier: ClassVar[bool] = False  # a task needs those before it in the model
 
     def __init__(
@@ -165,6 +165,8 @@ class TaskBank(nn.Module):
         return transform.weight(layer.weight), transform.bias(layer.bias)
 
     def _forward_chunks(self, x: Tensor, rows: tuple[Row, ...]) -> Tensor:
+        if not self.shares_batches:
+            raise UserError("tasks with networks of their own size cannot share a batch; select one task at a time")
         if x.shape[0] % len(rows):
             raise ValueError(f"a batch of {x.shape[0]} has no {len(rows)} equal chunks, one per active task")
         inputs, tasks = x.chunk(len(rows)), [self.task(row) for row in rows]
@@ -195,12 +197,12 @@ def unwrap(model: nn.Module) -> nn.Module:
             return model
 
 
-def tasks_stand_alone(model: nn.Module) -> bool:
-    """Whether every layer of a task reads its input and nothing else, so that tasks can stand side by side.
+def tasks_share_batches(model: nn.Module) -> bool:
+    """Whether tasks can stand side by side.
 
-    Not where a task has a column that reads other columns, or a network beside the shared one.
+    Not where a task has a column that reads other columns, a network beside the shared one, or units of its own.
     """
-    return all(bank.stands_alone for _, bank in named_banks(model))
+    return all(bank.shares_batches for _, bank in named_banks(model))
 
 
 def is_distributed(model: nn.Module) -> bool:

@@ -25,7 +25,6 @@ from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.layers import Layer, outputs_of
 from eftgan.adapters.modes import evaluating
 from eftgan.adapters.transforms import Flops, Option, Transform
-from eftgan.errors import UserError
 
 
 class Lateral(nn.Module):
@@ -137,7 +136,7 @@ class Trail:
 class ColumnBank(TaskBank):
     """The same layer of all columns, with what those have read that ran before the active one."""
 
-    stands_alone = False
+    shares_batches = False
     reads_earlier = True
 
     def __init__(self, like: TaskBank | nn.Module, trail: Trail, *args: Any) -> None:
@@ -147,10 +146,8 @@ class ColumnBank(TaskBank):
 
     def forward(self, x: Tensor) -> Tensor:
         row = self.registry.active
-        if row is None:
-            return self.layer(x)
-        if isinstance(row, tuple):
-            raise UserError("tasks with columns of their own cannot share a batch; select one task at a time")
+        if not isinstance(row, dict):
+            return super().forward(x)
         y = self.task(row)(x, self.notes)
         if self.trail.noting:
             self.notes.append(x)

@@ -113,7 +113,7 @@ class Before(nn.Identity):
 class SideBank(TaskBank):
     """Tasks' side networks before a head: task(x, input of the network)."""
 
-    stands_alone = False
+    shares_batches = False
 
     def __init__(self, given: NetworkInput, *args: Any) -> None:
         super().__init__(*args)
@@ -122,10 +122,8 @@ class SideBank(TaskBank):
     def forward(self, x: Tensor) -> Tensor:
         row, images = self.registry.active, self.given.images
         self.given.images = None
-        if row is None:
-            return x
-        if isinstance(row, tuple):
-            raise UserError("tasks with networks beside the shared one cannot share a batch; select one at a time")
+        if not isinstance(row, dict):
+            return super().forward(x)
         return self.task(row)(x, images)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from eftgan.adapters.bank import Row, TaskBank, named_banks, registry_of, tasks_stand_alone, unwrap
+from eftgan.adapters.bank import Row, TaskBank, named_banks, registry_of, tasks_share_batches, unwrap
 from eftgan.adapters.graph import batchnorm_after, trace
 from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.merge import fast_layout, merged_bank, with_batchnorm, without_hypernetwork
@@ -102,8 +102,8 @@ def side_by_side(
     """
     if not tasks:
         raise UserError("no tasks to run together; name one at least")
-    if not tasks_stand_alone(model):
-        raise UserError("tasks that read more than the input of a layer cannot stand side by side; ask one at a time")
+    if not tasks_share_batches(model):
+        raise UserError("tasks with networks of their own size cannot stand side by side; ask one at a time")
     network, registry = unwrap(model), registry_of(model)
     rows, banks = [registry.row(task) for task in tasks], dict(named_banks(network))
     with using_task(network, None):

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import inference_network
-from eftgan.adapters.bank import tasks_stand_alone
+from eftgan.adapters import inference_network, mergeable
+from eftgan.adapters.bank import tasks_share_batches
 from eftgan.adapters.by_number import ByNumber
 from eftgan.classifier.run import ClassifierRun
 from eftgan.data.pixels import Pixels
@@ -48,7 +48,7 @@ def export_classifier(run: ClassifierRun, task: str, out: Path) -> list[str]:
             f"export them one by one: --task {tasks[0]}"
         )
     classifier = run.classifier(len(run.trained) - 1, tasks)
-    if not tasks_stand_alone(classifier):
+    if not tasks_share_batches(classifier) and not all(mergeable(classifier, each) for each in tasks):
         raise UserError(
             f"{run.folder.path}: a task of {run.experiment.method.name} reads more than the input of its layers, so it "
             "cannot be exported as one network; use it by eftgan classify, or by ClassifierRun(folder).classify(image)"

@@ -65,7 +65,8 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         )
 
     def _check_stages(self) -> None:
-        several = any(len(self.method.stages(first)) > 1 for first in (True, False))
+        stages = [self.method.stages(first) for first in (True, False)]
+        several = any(len(each) > 1 or each[0].held_out for each in stages)
         if several and self.options.selection != "last":
             raise UserError(
                 f"training.selection: {self.method.name} trains a task in several stages, and no epoch but the last "
@@ -99,18 +100,21 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         chosen = [task for task in tasks if task.name in heads]
         classes = [len(task.classes) for task in chosen]
         images, test = (SeenImages([getattr(task, part) for task in chosen], classes) for part in ("train", "test"))
+        stages, held = self.method.stages(index == 0), None
+        if stages[0].held_out:
+            images, held = images.divided(HELD_OUT, stream(self.seed, name, "held out"))
         together = self.options.batch * self.accelerator.num_processes
         whole = Stage(name, heads, images, schedule.epochs, schedule, together)
         self.announce([task.name for task in tasks], index, whole.last)
         if self.options.selection == "last":
-            self._train_stages(whole.divided(self.method.stages(index == 0), self.auxiliary), resumed)
+            self._train_stages(whole.divided(stages, self.auxiliary), resumed, held)
             return
         if self.options.selection == "test":
             self._train_stage(dataclasses.replace(whole, watch=test), resumed)
             self._restore(self._best.kept)
         else:
-            most, held = images.divided(HELD_OUT, stream(self.seed, name, "held out"))
-            search = dataclasses.replace(whole, images=most, watch=held)
+            most, watched = images.divided(HELD_OUT, stream(self.seed, name, "held out"))
+            search = dataclasses.replace(whole, images=most, watch=watched)
             if self.progress.step < search.last:
                 self._train_stage(search, resumed)
                 self._restore(self._best.kept)  # as the task began
@@ -118,11 +122,15 @@ class ClassifierTrainer(Trainer[LabelledTask]):
             self._train_stage(dataclasses.replace(whole, epochs=self._best.epoch, first=search.last), resumed)
         self.method.end_stage(self.networks, name, whole.name)
 
-    def _train_stages(self, stages: list[Stage], resumed: dict[str, Tensor] | None) -> None:
+    def _train_stages(
+        self, stages: list[Stage], resumed: dict[str, Tensor] | None, held_out: SeenImages | None = None
+    ) -> None:
         """One after the other. No state is saved between two, so one that a resumed task is past has been ended."""
         passed = [stage for stage in stages if stage.last < self.progress.step]
         for stage in stages[len(passed) :]:
             self._train_stage(stage, resumed)
+            if held_out is not None:
+                self.method.measured(stage.name, self._accuracy(stage, held_out))
             self.method.end_stage(self.networks, stage.task, stage.name)
             resumed = None
 
@@ -137,6 +145,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         self._lay_out()
         if self.progress.step == stage.begin:
             self.method.begin_stage(self.networks, stage.task, stage.name)
+            self._lay_out()  # what a method made anew: a resumed run lays out all of it
         optimizer = self._optimizer(stage)
         if resumed is not None:
             restore_optimizers(self.optimizers, self.networks, resumed)
@@ -216,12 +225,19 @@ class ClassifierTrainer(Trainer[LabelledTask]):
             self._watch(stage)
         self.save_or_stop(stage.task, stage.last, options.save_every_steps, finite)
 
-    @torch.no_grad()
     def _watch(self, stage: Stage) -> None:
         """Note the epoch's accuracy; with `test`, the best epoch's weights are kept."""
+        assert stage.watch is not None
+        accuracy = self._accuracy(stage, stage.watch)
+        better = self._best.better(stage.epoch(self.progress.step), accuracy)
+        if better and self.options.selection == "test":
+            self._best.keep(self._restorable())
+
+    @torch.no_grad()
+    def _accuracy(self, stage: Stage, watched: SeenImages) -> float:
+        """The share of images that the network takes for what they are."""
         self.agree_on_buffers()
-        watched, right = stage.watch, 0
-        assert watched is not None
+        right = 0
         with evaluating(self.network), head_input(self.network) as noted:
             for chunk in torch.arange(len(watched)).split(EVALUATION_BATCH):
                 images, labels = watched[chunk]
@@ -229,9 +245,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
                 logits = self._joined(stage, outputs, noted.features)[:, : sum(watched.classes)]  # as images stand
                 predicted = logits.argmax(1)
                 right += int((predicted.cpu() == labels).sum())
-        better = self._best.better(stage.epoch(self.progress.step), right / len(watched))
-        if better and self.options.selection == "test":
-            self._best.keep(self._restorable())
+        return right / len(watched)
 
     def _restorable(self) -> dict[str, Tensor]:
         """Network and method, to go back to; nothing where no selection needs it."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import Together, inference_network, registry_of
-from eftgan.adapters.bank import tasks_stand_alone
+from eftgan.adapters.bank import tasks_share_batches
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.merge import fast_layout
 from eftgan.adapters.modes import evaluating
@@ -53,7 +53,7 @@ def said_by_task(
     logits are the same bits whoever is asked beside it. Tasks that share all but their heads share one trunk.
     `turns`: in how many rotations the heads know each class; the logits are averaged over them.
     """
-    if not tasks_stand_alone(model):  # a head may read more than the trunk's output
+    if not tasks_share_batches(model):  # a head may read more than the trunk's output
         alone = (fast_layout(inference_network(model, task)) for task in tasks)  # one layout, the same bits
         return [Said(_averaged(network, batches, turns), None) for network in alone]
     features: dict[tuple[str, str], list[Tensor]] = {}
@@ -82,7 +82,7 @@ def logits_by_task(model: nn.Module, tasks: list[str], batches: Callable[[], Ite
 @torch.no_grad()
 def logits_together(model: nn.Module, tasks: list[str], x: Tensor, turns: int = 1) -> list[Tensor]:
     """The same in one pass, up to rounding: the quick way to ask for a few images."""
-    if shares_features(model, tasks) or not tasks_stand_alone(model):
+    if shares_features(model, tasks) or not tasks_share_batches(model):
         return [said.logits for said in said_by_task(model, tasks, lambda: [x], turns)]
     together = Together(model, tasks)
     return [averaged_logits(list(each)) for each in zip(*(together(turned(x, r)) for r in range(turns)), strict=True)]

@@ -23,6 +23,7 @@ from eftgan.methods.mergan import Mergan
 from eftgan.methods.packnet import PackNet
 from eftgan.methods.piggyback import Piggyback
 from eftgan.methods.pnn import Pnn
+from eftgan.methods.rcl import Rcl
 from eftgan.methods.rwalk import RWalk
 from eftgan.methods.separate import Separate
 from eftgan.methods.si import Si
@@ -42,6 +43,7 @@ METHODS: dict[str, type[Method]] = {
     "hnet": Hnet,
     "apd": Apd,
     "pnn": Pnn,
+    "rcl": Rcl,
     "side": Side,
     "finetune": Finetune,
     "fixed": Fixed,

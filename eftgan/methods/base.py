@@ -2,8 +2,8 @@
 
 One object serves the GAN trainer and the classifier trainer. Networks come as a mapping from role ("generator",
 "discriminator64", "classifier") to network. Per task the trainer calls grow -> begin_stage -> trainable, groups,
-writable -> (begin_step, objective, penalty, after_step) at every step -> end_stage -> end_task, and afterwards checks
-that `frozen` has not changed and writes `snapshot`.
+writable -> (begin_step, objective, penalty, after_step) at every step -> measured, end_stage -> end_task, and then
+checks that `frozen` has not changed and writes `snapshot`.
 """
 
 import dataclasses
@@ -131,6 +131,9 @@ class Method:
 
     def begin_stage(self, networks: Networks, task: str, stage: str) -> None:
         """Called once before a stage's first step, however often training stops and goes on."""
+
+    def measured(self, stage: str, accuracy: float) -> None:
+        """Called before `end_stage` where images are held out: the accuracy on these."""
 
     def end_stage(self, networks: Networks, task: str, stage: str) -> None:
         """Called once after a stage's last step."""

@@ -46,6 +46,7 @@ class MethodStage:
     share: float = 1.0  # of the task's steps; those of all stages add up to 1
     auxiliary: bool = False  # trains on the experiment's unlabelled images, not on the task's; labels mean nothing then
     whole_schedule: bool = False  # the learning rate goes through the task's whole schedule within this stage
+    held_out: bool = False  # a tenth of the images is held out, in all stages of the task; `measured` tells the result
 
 
 def _not_shown(role: str) -> Iterable[Any]:

@@ -38,6 +38,10 @@ class Side(Fixed):
             raise UserError("method.widths: a side network needs one convolution at least")
         self._side: SideNetwork | None = None  # of the task in training
 
+    @property
+    def own_first_task(self) -> dict[str, str]:
+        return {"adapters": self.name}
+
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         super().prepare(networks, adapters)
         add_side_networks(networks[CLASSIFIER], self.widths)

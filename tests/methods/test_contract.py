@@ -21,7 +21,8 @@ from eftgan.training.stopping import Stopped, StopSignal
 FOR_CLASSIFIERS = [name for name, method in METHODS.items() if method.suits("classifier")]
 # Nothing of an earlier task changes.
 KEEPS_ALL = (
-    "eft", "batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "pnn", "side", "fixed", "separate",
+    "eft", "batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "pnn", "rcl", "side", "fixed",
+    "separate",
 )  # fmt: skip
 # A barely trained network has steep losses, so that the usual strengths would be too much for its learning rate.
 GENTLE = {
@@ -31,6 +32,7 @@ GENTLE = {
     "imm": {"samples": 16, "labels": "sampled"},
     "supsup": {"density": 0.5},
     "tfm": {"tasks": 3},
+    "rcl": {"trials": 2, "most": [8]},
 }
 LONGER = {
     "supsup": {"epochs": 6},  # a mask of random weights learns slowly

@@ -362,7 +362,19 @@ class Negated(Eft):
         Eft,
         *(
             METHODS[name]
-            for name in ("batche", "ccll", "piggyback", "supsup", "packnet", "hat", "tfm", "fixed", "separate", "pnn")
+            for name in (
+                "batche",
+                "ccll",
+                "piggyback",
+                "supsup",
+                "packnet",
+                "hat",
+                "tfm",
+                "pnn",
+                "rcl",
+                "fixed",
+                "separate",
+            )
         ),
     ],
 )
