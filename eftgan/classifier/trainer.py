@@ -20,7 +20,7 @@ from eftgan.adapters.modes import evaluating
 from eftgan.classifier.experiment import ClassifierTraining
 from eftgan.classifier.probe import classifier_probe
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
-from eftgan.data.augmentation import crop_flip_pad
+from eftgan.data.augmentation import crop_flip_pad, random_rotation
 from eftgan.data.pixels import Pixels
 from eftgan.data.splits import LabelledTask
 from eftgan.data.streams import stream, stream_seed
@@ -178,6 +178,8 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         if self.options.augment:
             generator = stream(self.seed, stage.task, "augment", step, rank)
             images = crop_flip_pad(images, self.options.padding, generator=generator)
+            if self.options.rotation:
+                images = random_rotation(images, self.options.rotation, generator)
         inputs, labels = self.pixels(images.to(device)), labels.to(device)
         with head_input(self.network) as noted:
             outputs = model(inputs)
