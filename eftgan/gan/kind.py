@@ -19,6 +19,7 @@ from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
 from eftgan.gan.trainer import GanTrainer
+from eftgan.names import counted
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
@@ -64,6 +65,25 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
 
     def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
         return {"tasks": data["tasks"][:count]}
+
+    def shortened(self, data: dict[str, Any], share: float) -> dict[str, Any]:
+        return {
+            "tasks": [_shortened(task, share) for task in data["tasks"]],
+            "training": _shortened(data.get("training") or {}, share),
+        }
+
+    def limited(self, data: dict[str, Any], images: int) -> dict[str, Any]:
+        return {"tasks": [{**task, "limit": min(images, task.get("limit") or images)} for task in data["tasks"]]}
+
+    def length(self, experiment: GanExperiment) -> str:
+        usual = experiment.training
+        lengths = {}
+        for task in experiment.tasks:
+            steps, epochs = task.steps or (None if task.epochs else usual.steps), task.epochs or usual.epochs
+            lengths[task.name] = counted(steps, "step") if steps else counted(epochs or 0, "epoch")
+        if len(set(lengths.values())) == 1:
+            return f"{next(iter(lengths.values()))} per task"
+        return ", ".join(f"{name} {length}" for name, length in lengths.items())
 
     def shares_first_task(self, experiment: GanExperiment) -> bool:
         return True  # all methods have the same networks
@@ -130,6 +150,12 @@ def scorer(run: GanRun) -> RunScorer | None:
         return None
     extractor, processes = _extractor(evaluation.features), Processes.present()
     return RunScorer(run, extractor, evaluation.samples, statistics_folder(run), processes=processes)
+
+
+def _shortened(lengths: dict[str, Any], share: float) -> dict[str, Any]:
+    """A mapping whose `steps` and `epochs`, where it has some, are a share of what they were."""
+    own = {key: max(1, round(lengths[key] * share)) for key in ("steps", "epochs") if lengths.get(key)}
+    return {**lengths, **own}
 
 
 _extractor = functools.cache(load_extractor)
