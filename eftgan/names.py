@@ -38,9 +38,9 @@ def refuse_alike_names(names: Sequence[str]) -> None:
             raise UserError(f"task names {other} and {name} differ in case only; choose another name for one of them")
 
 
-def counted(count: int, noun: str) -> str:
-    """A number and what it counts: 1 file, 2 files."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def counted(count: float, noun: str) -> str:
+    """A number and what it counts: 1 file, 2 files, 0.5 epochs."""
+    return f"{count if isinstance(count, int) else format(count, 'g')} {noun}{'' if count == 1 else 's'}"
 
 
 def plain_name(path: PurePath) -> str:

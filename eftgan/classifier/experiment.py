@@ -91,6 +91,9 @@ class ClassifierTraining(Training):
     ] = "last"
     augment: Annotated[bool, Doc("random crops of the padded image and flips")] = True
     padding: Annotated[int, Field(ge=0), Doc("zeros around an image before it is cropped")] = 4
+    rotation: Annotated[
+        float, Field(ge=0, le=180), Doc("with augment: turn each image by up to so many degrees either way; 0: none")
+    ] = 0.0
 
 
 def _for_classifiers(method: type) -> bool:

@@ -9,13 +9,15 @@ from eftgan.classifier.experiment import AUXILIARY, ClassifierExperiment, open_a
 from eftgan.classifier.networks import build_network
 from eftgan.classifier.run import ClassifierRun, note_classes
 from eftgan.classifier.scorer import ClassifierScorer
+from eftgan.classifier.selection import Schedule
 from eftgan.classifier.trainer import ClassifierTrainer
+from eftgan.config import build, plain
 from eftgan.data.collection import WithoutLabels
 from eftgan.data.sequences import data_record
 from eftgan.data.splits import ClassSource, LabelledTask, task_names_of
 from eftgan.evaluation.nearest import Nearest, nearest_earlier
 from eftgan.evaluation.rules import rule_named
-from eftgan.names import CLASSIFIER
+from eftgan.names import CLASSIFIER, counted
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.training.kind import Kind, Session
@@ -63,6 +65,24 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
             sources += [{**source, "take": min(tasks, left)}] * (left > 0)
             left -= tasks
         return {"sources": sources}
+
+    def shortened(self, data: dict[str, Any], share: float) -> dict[str, Any]:
+        training = data.get("training") or {}
+        schedules = {"first": Schedule(), "later": None} | {
+            part: build(Schedule, dict(given), f"training.{part}")
+            for part in ("first", "later")
+            if (given := training.get(part)) is not None
+        }
+        shorter = {part: plain(schedule.shortened(share)) for part, schedule in schedules.items() if schedule}
+        return {"training": {**training, **shorter}}
+
+    def limited(self, data: dict[str, Any], images: int) -> dict[str, Any]:
+        return {"limit": images}
+
+    def length(self, experiment: ClassifierExperiment) -> str:
+        first, later = experiment.training.first, experiment.training.later
+        epochs = counted(first.epochs, "epoch")
+        return epochs if later is None or later.epochs == first.epochs else f"{epochs}, then {later.epochs:g} per task"
 
     def shares_first_task(self, experiment: ClassifierExperiment) -> bool:
         return not experiment.method.owns  # else tasks have parts of their own, which fine-tuning's have not

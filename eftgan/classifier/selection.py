@@ -32,6 +32,12 @@ class Schedule:
     factor: Annotated[Positive, Doc("what it is multiplied by there")] = 0.1
     weight_decay: Annotated[NonNegative, Doc("of SGD or Adam")] = 5e-4
 
+    def shortened(self, share: float) -> "Schedule":
+        """So much of it, in whole epochs and at least one; the learning rate falls at the same parts of the way."""
+        epochs = max(1, round(self.epochs * share))
+        milestones = [milestone * epochs / self.epochs for milestone in self.milestones]
+        return dataclasses.replace(self, epochs=epochs, milestones=milestones)
+
     def rate_at(self, epoch: float) -> float:
         """The learning rate after so many epochs: depends on nothing else, so going on changes nothing."""
         return self.learning_rate * self.factor ** sum(epoch >= milestone for milestone in self.milestones)

@@ -21,7 +21,7 @@ from eftgan.classifier.experiment import ClassifierTraining
 from eftgan.classifier.kept import fit_rule
 from eftgan.classifier.probe import classifier_probe
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
-from eftgan.data.augmentation import crop_flip_pad
+from eftgan.data.augmentation import crop_flip_pad, random_rotation
 from eftgan.data.pixels import Pixels
 from eftgan.data.splits import LabelledTask
 from eftgan.data.streams import stream, stream_seed
@@ -190,6 +190,8 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         if self.options.augment:
             generator = stream(self.seed, stage.task, "augment", step, rank)
             images = crop_flip_pad(images, self.options.padding, generator=generator)
+            if self.options.rotation:
+                images = random_rotation(images, self.options.rotation, generator)
         images, labels = self.method.views(
             images, labels, sum(stage.images.classes), stream(self.seed, stage.task, "views", step, rank)
         )

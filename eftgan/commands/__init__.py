@@ -19,6 +19,7 @@ VERBS: dict[str, str] = {
     "demo": "demo",
     "evaluate": "evaluate",
     "compare": "compare",
+    "paper": "paper",
     "tune": "tune",
     "fid": "fid",
     "report": "report",

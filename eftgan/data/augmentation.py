@@ -1,5 +1,6 @@
 """Training transforms on whole batches of uint8 tensors."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -27,6 +28,19 @@ def random_crop_flip(batch: torch.Tensor, size: int, generator: torch.Generator)
 def crop_flip_pad(batch: torch.Tensor, padding: int = 4, *, generator: torch.Generator) -> torch.Tensor:
     """CIFAR's usual augmentation: zero padding, a random crop of the original size, a random flip."""
     return random_crop_flip(F.pad(batch, (padding,) * 4), batch.shape[-1], generator)
+
+
+def random_rotation(batch: torch.Tensor, degrees: float, generator: torch.Generator) -> torch.Tensor:
+    """Every sample turned about its centre by its own angle of up to `degrees` either way; corners become black.
+
+    Nearest pixels, as torchvision's RandomRotation takes them by default.
+    """
+    angles = (2 * torch.rand(len(batch), generator=generator) - 1) * math.radians(degrees)
+    cosine, sine, none = angles.cos(), angles.sin(), torch.zeros_like(angles)
+    turns = torch.stack([cosine, -sine, none, sine, cosine, none], 1).unflatten(1, (2, 3)).to(batch.device)
+    grid = F.affine_grid(turns, list(batch.shape), align_corners=False)
+    turned = F.grid_sample(batch.float(), grid, mode="nearest", padding_mode="zeros", align_corners=False)
+    return turned.to(torch.uint8)
 
 
 def centre_crop(batch: torch.Tensor, size: int) -> torch.Tensor:

@@ -20,6 +20,7 @@ from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer, score_growth, statistics_folder
 from eftgan.gan.trainer import GanTrainer
 from eftgan.gan.watch import Watch
+from eftgan.names import counted
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
 from eftgan.runfolder import RunFolder
@@ -65,6 +66,25 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
 
     def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
         return {"tasks": data["tasks"][:count]}
+
+    def shortened(self, data: dict[str, Any], share: float) -> dict[str, Any]:
+        training = _shortened(data.get("training") or {}, share)
+        if training.get("first"):
+            training["first"] = _shortened(training["first"], share)
+        return {"tasks": [_shortened(task, share) for task in data["tasks"]], "training": training}
+
+    def limited(self, data: dict[str, Any], images: int) -> dict[str, Any]:
+        return {"tasks": [{**task, "limit": min(images, task.get("limit") or images)} for task in data["tasks"]]}
+
+    def length(self, experiment: GanExperiment) -> str:
+        usual = experiment.training
+        lengths = {}
+        for task in experiment.tasks:
+            steps, epochs = task.steps or (None if task.epochs else usual.steps), task.epochs or usual.epochs
+            lengths[task.name] = counted(steps, "step") if steps else counted(epochs or 0, "epoch")
+        if len(set(lengths.values())) == 1:
+            return f"{next(iter(lengths.values()))} per task"
+        return ", ".join(f"{name} {length}" for name, length in lengths.items())
 
     def shares_first_task(self, experiment: GanExperiment) -> bool:
         return True  # all methods have the same networks
@@ -144,6 +164,12 @@ def watch(run: GanRun) -> Watch | None:
         return None
     extractor, processes = _extractor(evaluation.features), Processes.present()
     return Watch(run=run, extractor=extractor, cache=statistics_folder(run), processes=processes)
+
+
+def _shortened(lengths: dict[str, Any], share: float) -> dict[str, Any]:
+    """A mapping whose `steps` and `epochs`, where it has some, are a share of what they were."""
+    own = {key: max(1, round(lengths[key] * share)) for key in ("steps", "epochs") if lengths.get(key)}
+    return {**lengths, **own}
 
 
 _extractor = functools.cache(load_extractor)

@@ -16,6 +16,7 @@ from eftgan.errors import UserError
 from eftgan.methods.exchange import Batch, Networks, Probe
 from eftgan.methods.feature_margin import FeatureMargin
 from eftgan.methods.frozen_base import FrozenBase
+from eftgan.methods.heads import carry_head
 from eftgan.methods.rotation import TURNS, Rotations, all_turns, one_turn_each
 from eftgan.names import CLASSIFIER
 
@@ -46,6 +47,11 @@ class Eft(FrozenBase):
         ),
         OnlyFor("gan"),
     ] = "eft"
+    heads: Annotated[
+        Literal["fresh", "previous"],
+        Doc("previous: a later task's output layer starts from that of the task before, if it has as many classes"),
+        OnlyFor("classifier"),
+    ] = "fresh"
     margin: Annotated[
         FeatureMargin | None, Doc("keep the features of the tasks apart; null: off"), OnlyFor("classifier")
     ] = None
@@ -109,6 +115,8 @@ class Eft(FrozenBase):
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         super().grow(networks, task, init=init, head_size=head_size)
+        if self.heads == "previous" and CLASSIFIER in networks and len(task_names(networks[CLASSIFIER])) > 1:
+            carry_head(networks[CLASSIFIER])
         if self.margin:
             self.margin.begin()
 

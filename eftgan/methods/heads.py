@@ -7,9 +7,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters import TaskBank, named_banks, registry_of
+from eftgan.adapters import TaskBank, named_banks, registry_of, task_names
 from eftgan.adapters.bank import unwrap
-from eftgan.adapters.layers import Layer
+from eftgan.adapters.layers import Layer, outputs_of
 
 
 def head_bank_name(network: nn.Module) -> str:
@@ -27,6 +27,14 @@ def head_bank(network: nn.Module) -> TaskBank:
 def head_of(network: nn.Module, task: str) -> Layer:
     """The output layer of one task."""
     return cast(Layer, head_bank(network).tasks[registry_of(network).row(task)["heads"]])
+
+
+@torch.no_grad()
+def carry_head(network: nn.Module) -> None:
+    """Let the newest task's output layer start from the one before it, where both have as many outputs."""
+    *_, previous, newest = (head_of(network, task) for task in task_names(network))
+    if outputs_of(previous) == outputs_of(newest):
+        newest.load_state_dict(previous.state_dict())
 
 
 class HeadInput:

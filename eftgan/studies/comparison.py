@@ -3,7 +3,7 @@
 import dataclasses
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from eftgan.studies.sharing import AnyKind, Job, share_jobs
 from eftgan.training.experiment import Experiment
 
 NEUTRAL = {"first_transforms": "neutral"}  # what `own_first_task` says where a first task fits every kind of adapters
+Change = Callable[[AnyKind, dict[str, Any]], dict[str, Any]]  # of a config's mapping, given its kind
 FIRST_TASKS = {"first": "finetune", "first-neutral": {"name": "eft", **NEUTRAL}}  # their methods, by the runs' names
 
 
@@ -105,22 +106,30 @@ def _reported(run: Path) -> list[Path]:
 
 
 def plan_comparison(
-    config: Path, overrides: Sequence[str], recipes: Sequence[str] | None, seeds: Sequence[int], out: Path
+    config: Path,
+    overrides: Sequence[str],
+    recipes: Sequence[str] | None,
+    seeds: Sequence[int],
+    out: Path,
+    change: Change = lambda kind, data: data,
 ) -> Comparison:
     """Every recipe with every seed. Methods that would train the first task alike begin with one run of it a seed.
 
-    `overrides` hold for all of them.
+    `overrides` hold for all of them; `change` is asked for every recipe's mapping, and for that of the first tasks.
     """
     _refuse_choice_of_method(overrides)
     data = with_overrides(read_yaml(config), overrides)
     kind = kind_of_config(data, str(config))
+    data = change(kind, data)
     names = dict.fromkeys(recipes or kind.usual_methods)
     _refuse_equal_names(names)
     jobs = []
     for seed in dict.fromkeys(seeds):
         firsts: dict[str, Job] = {}
         for name in names:
-            experiment, first = _experiment(kind, config, overrides, name, seed, out), None
+            whole = change(kind, recipe_data(kind, config, overrides, name))
+            own = {"seed": seed, "out": str(out / f"{_name(name)}-seed{seed}")}
+            experiment, first = build(kind.experiment_type, whole | own, str(_source(config, name))), None
             if shared := _shared_first_task(kind, experiment):
                 first = firsts.setdefault(shared, Job(first_task(kind, data, seed, out, FIRST_TASKS[shared], shared)))
                 experiment = dataclasses.replace(experiment, start=first.experiment.out)
@@ -189,19 +198,29 @@ def with_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, 
     return data
 
 
-def _experiment(kind: AnyKind, config: Path, overrides: Sequence[str], recipe: str, seed: int, out: Path) -> Experiment:
-    """One recipe's: a file, its YAML in the folder that is named like the config, or just a method's name."""
-    path = Path(recipe) if _is_file(recipe) else config.with_suffix("") / f"{recipe}.yaml"
+def recipe_data(kind: AnyKind, config: Path, overrides: Sequence[str], recipe: str) -> dict[str, Any]:
+    """One recipe's mapping: a file, its YAML in the folder that is named like the config, or just a method's name."""
+    path = recipe_file(config, recipe)
     if not path.is_file() and recipe not in METHODS:
         raise _unknown(recipe, [name for name in METHODS if METHODS[name].suits(kind.name)], path.parent)
-    source, name = path if path.is_file() else config, _name(recipe)
+    source, name = _source(config, recipe), _name(recipe)
     whole = read_yaml(source)
     if source is config:
         whole["method"] = overlay(whole.get("method"), {"name": recipe})
     whole = with_overrides(whole, overrides)
-    whole |= {"seed": seed, "out": str(out / f"{name}-seed{seed}")}
     whole["title"] = None if name in METHODS else whole.get("title") or name
-    return build(kind.experiment_type, whole, str(source))
+    return whole
+
+
+def _source(config: Path, recipe: str) -> Path:
+    """The file that a recipe is read from: the config itself, for just a method's name."""
+    path = recipe_file(config, recipe)
+    return path if path.is_file() else config
+
+
+def recipe_file(config: Path, recipe: str) -> Path:
+    """Where a recipe of a config stands, if it is there."""
+    return Path(recipe) if _is_file(recipe) else config.with_suffix("") / f"{recipe}.yaml"
 
 
 def _shared_first_task(kind: AnyKind, experiment: Experiment) -> str | None:

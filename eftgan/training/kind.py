@@ -91,6 +91,18 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         """The keys by which a config is cut down to its first tasks."""
 
     @abstractmethod
+    def shortened(self, data: dict[str, Any], share: float) -> dict[str, Any]:
+        """The keys by which a config trains for a share of its epochs (one at least) or steps."""
+
+    @abstractmethod
+    def limited(self, data: dict[str, Any], images: int) -> dict[str, Any]:
+        """The keys by which a config uses so many images."""
+
+    @abstractmethod
+    def length(self, experiment: AnyExperiment) -> str:
+        """How long tasks are trained, in words."""
+
+    @abstractmethod
     def shares_first_task(self, experiment: AnyExperiment) -> bool:
         """Whether a first task trained by fine-tuning fits the method's networks."""
 

@@ -8,6 +8,7 @@ from eftgan.data.augmentation import (
     crop_flip_pad,
     multiscale,
     random_crop_flip,
+    random_rotation,
     to_uint8,
     to_unit,
 )
@@ -52,6 +53,22 @@ def test_padding_crops_are_pieces_of_the_padded_image(batch):
     assert crops.shape == batch.shape
     for image, crop in zip(padded[:8], crops[:8], strict=True):
         next(placements(image, crop))
+
+
+def test_every_sample_is_turned_by_its_own_angle_within_the_limit(monkeypatch):
+    line = torch.zeros(64, 1, 41, 41, dtype=torch.uint8)
+    line[..., 20, :] = 255  # through the centre: its tilt is the angle
+    turned = random_rotation(line, 10, torch.Generator().manual_seed(0))
+    assert turned.dtype == torch.uint8
+    assert set(turned.unique().tolist()) == {0, 255}  # pixels are moved, not mixed
+    rows = turned[:, 0, :, 35].float().argmax(1) - 20  # 15 to the right of the centre
+    angles = torch.rad2deg(torch.atan2(rows.float(), torch.tensor(15.0)))
+    assert angles.abs().max() <= 10 + 2  # a pixel is two degrees here
+    assert angles.max() > 5
+    assert angles.min() < -5
+    assert torch.equal(turned, random_rotation(line, 10, torch.Generator().manual_seed(0)))
+    monkeypatch.setattr(torch, "rand", lambda count, generator: torch.ones(count))
+    assert torch.equal(random_rotation(line, 90, torch.Generator()), line.transpose(2, 3))
 
 
 def test_centre_crop_takes_the_middle(batch):

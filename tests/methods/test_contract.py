@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from eftgan.adapters import load_task_file, task_names
+from eftgan.adapters import AdapterConfig, load_task_file, task_names
 from eftgan.data.pixels import Pixels
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import forgetting
 from eftgan.evaluation.task_inference import logits_by_task
 from eftgan.methods import METHODS
 from eftgan.methods.feature_margin import FeatureMargin
+from eftgan.methods.heads import head_of
 from eftgan.names import CLASSIFIER
 from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import read_shared, read_task
@@ -134,6 +135,35 @@ def test_a_margin_trains_resumes_and_reports_its_activity(learn, monkeypatch, na
     assert torch.equal(whole.logits[0]["shapes-1"], whole.logits[2]["shapes-1"])
     assert 0 < whole.trainer.records["shapes-2"]["active-margin"] <= 1
     assert parts.trainer.records["shapes-2"]["active-margin"] == whole.trainer.records["shapes-2"]["active-margin"]
+
+
+def test_the_settings_of_the_authors_notebooks_resume_to_the_same_bits(learn, monkeypatch):
+    def run(out, rotation=10.0):
+        method = METHODS["eft"](first_init="random", heads="previous", margin=FeatureMargin(form="l2"))
+        return learn(method, epochs=0.3, out=out, augment=True, rotation=rotation)
+
+    whole = run("whole")
+    stop_at(9, monkeypatch)
+    with pytest.raises(Stopped):
+        run("parts")
+    monkeypatch.undo()
+    assert tensors_digest(run("parts").network.state_dict()) == tensors_digest(whole.network.state_dict())
+    assert tensors_digest(run("upright", 0.0).network.state_dict()) != tensors_digest(whole.network.state_dict())
+
+
+def test_a_head_starts_from_the_one_before_where_both_have_as_many_classes(two_layers):
+    network = two_layers()
+    method = METHODS["eft"](heads="previous")
+    networks = {CLASSIFIER: network}
+    method.prepare(networks, {CLASSIFIER: AdapterConfig(1, 1, heads=("head",), parts=("heads",))})
+    for task, classes in (("one", 3), ("two", 3), ("three", 5), ("four", 5)):
+        method.grow(networks, task, head_size=classes)
+    one, two, three, four = (head_of(network, task) for task in ("one", "two", "three", "four"))
+    assert torch.equal(one.weight, two.weight)
+    assert torch.equal(one.bias, two.bias)
+    assert two.weight is not one.weight
+    assert three.weight.shape == (5, 2)
+    assert torch.equal(three.weight, four.weight)
 
 
 THOROUGH = {"epochs": 10, "rate": 0.03, "norm": False}  # BatchNorm's statistics are protected by none of these
