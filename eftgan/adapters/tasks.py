@@ -152,6 +152,8 @@ def remove_task(model: nn.Module, name: str) -> None:
     """
     registry = registry_of(model)
     row, banks = registry.row(name), named_banks(model)
+    if any(bank.reads_earlier for _, bank in banks) and row is not list(registry.rows.values())[-1]:
+        raise UserError(f"task {name!r} is read by the tasks after it; remove these first")
     del registry.rows[name]
     kept = {(part, key) for other in registry.rows.values() for part, key in other.items()}
     for _, bank in banks:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from typing_extensions import Doc
 
@@ -13,8 +14,9 @@ from eftgan.adapters import PARTS, AdapterConfig, named_banks, registry_of, task
 from eftgan.adapters.bank import Part
 from eftgan.adapters.layers import Layer
 from eftgan.adapters.transforms.decomposed import Decomposed
-from eftgan.config import NonNegative
+from eftgan.config import Count, NonNegative
 from eftgan.methods.base import Method
+from eftgan.methods.consolidation import consolidate_network
 from eftgan.methods.exchange import Batch, Group, Networks, Probe
 from eftgan.names import CLASSIFIER
 
@@ -38,6 +40,11 @@ class Apd(Method):
         Literal["neutral", "authors"],
         Doc("a new task's tau: neutral, half of sigma, so that theta_t is sigma; authors: sigma, theta_t is 1.5 sigma"),
     ] = "neutral"
+    consolidate_every: Annotated[
+        int, Field(ge=0), Doc("after so many tasks, and again: find what groups of tasks have in common; 0: never")
+    ] = 0
+    groups_each: Annotated[Count, Doc("groups of tasks for every `consolidate_every` tasks")] = 2
+    spread: Annotated[NonNegative, Doc("entries of a group's tasks that differ by no more become one")] = 0.01
 
     def __post_init__(self) -> None:
         self.targets: dict[str, dict[str, Tensor]] = {}  # theta_i*: by task, then by bank
@@ -106,8 +113,12 @@ class Apd(Method):
         return self.l1 * torch.stack(own).sum() + self.l2 / 2 * drift
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
+        network = networks[CLASSIFIER]
         for each in self._own:
             each.drop_below(self.l1)
+        done = len(task_names(network))
+        if self.consolidate_every and done % self.consolidate_every == 0:
+            consolidate_network(network, self.groups_each * done // self.consolidate_every, self.spread)
         self.targets, self._own = {}, []
 
     def figures(self) -> dict[str, float]:

@@ -9,7 +9,9 @@ from eftgan.evaluation.accuracy import forgetting
 from eftgan.evaluation.growth import growth
 from eftgan.methods import Batch, Finetune, Probe
 from eftgan.methods.apd import Apd, decomposed
+from eftgan.methods.consolidation import k_means
 from eftgan.names import CLASSIFIER
+from eftgan.training.stopping import Stopped, StopSignal
 
 NO_PROBE = Probe(lambda role: iter(()))
 
@@ -94,3 +96,47 @@ def test_earlier_tasks_hardly_move_and_own_parts_become_sparse(learn):
     whole = sum(bank.layer.weight.numel() for _, bank in named_banks(learned.network) if bank.part == "transforms")
     assert grows.adapter_parameters < 0.7 * whole
     assert learned.trainer.records["shapes-3"]["own-weights"] < 3 * 0.7
+
+
+def test_points_are_grouped_with_those_they_are_near_to():
+    points = torch.tensor([[0.0, 0.0], [0.1, 0.0], [5.0, 5.0], [5.0, 5.2], [0.0, 0.2]])
+    assert k_means(points, 2).tolist() == [0, 0, 1, 1, 0]
+    assert k_means(points[:1], 4).tolist() == [0]
+
+
+def test_what_tasks_of_a_group_have_in_common_is_kept_and_counted_once(two_layers):
+    method = Apd(l1=0.0, consolidate_every=2, groups_each=1)
+    networks = grown(two_layers, method, "first", "second")
+    first, second = networks[CLASSIFIER].body.tasks.values()
+    with torch.no_grad():
+        first.tau.copy_(torch.tensor([[0.5, 1.0], [0.0, 0.004]]))
+        second.tau.copy_(torch.tensor([[0.508, 2.0], [0.0, 0.0]]))
+    ((_, sigma, _),) = decomposed(networks[CLASSIFIER], "first")
+    before = second.weight(sigma)
+    method.end_task(networks, "second", NO_PROBE)
+    for own, alone in ((first, 1.0), (second, 2.0)):
+        assert own.common.flatten().tolist() == pytest.approx([0.504, 0.0, 0.0, 0.002])
+        assert own.tau.tolist() == [[0.0, alone], [0.0, 0.0]]
+    assert (first.kept_parameters(), second.kept_parameters()) == (2 + 1 + 2, 2 + 1)
+    assert (second.weight(sigma) - before).abs().max() <= 0.005
+    fresh = grown(two_layers, Apd(), "first", "second")[CLASSIFIER]
+    fresh.load_state_dict(networks[CLASSIFIER].state_dict())
+    assert torch.equal(fresh.body.tasks["t002"].weight(sigma), second.weight(sigma))
+    first.take_back_common()
+    assert first.tau.flatten().tolist() == pytest.approx([0.504, 1.0, 0.0, 0.002])
+    assert first.common is None
+
+
+def test_the_hierarchical_form_trains_on_and_resumes(learn, monkeypatch):
+    def run(out):
+        return learn(Apd(consolidate_every=2, groups_each=1), epochs=0.3, out=out)
+
+    whole = run("whole")
+    calls = iter(range(1, 1000))
+    monkeypatch.setattr(StopSignal, "requested", lambda self: next(calls) == 17)
+    with pytest.raises(Stopped, match="'shapes-3' at step"):
+        run("parts")
+    monkeypatch.undo()
+    ours, its = run("parts").network.state_dict(), whole.network.state_dict()
+    assert any(key.endswith(".common") for key in its)
+    assert [key for key in its if not torch.equal(ours[key], its[key])] == []

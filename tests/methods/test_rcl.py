@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from eftgan.adapters import AdapterConfig, Together, merge_task, named_banks, task_names, using_task
+from eftgan.adapters import AdapterConfig, Together, merge_task, named_banks, remove_task, task_names, using_task
 from eftgan.adapters.growing import growing_banks, units_of
 from eftgan.errors import UserError
 from eftgan.evaluation.growth import growth
@@ -102,6 +102,15 @@ def test_without_new_units_a_task_starts_as_the_one_before_it():
             with using_task(network, task):
                 answers.append(network(torch.ones(1, 3)))
     assert torch.equal(*answers)
+
+
+def test_a_task_that_others_read_is_not_removed_before_them():
+    network = grown(small(), 2, 2, [1], head="4")
+    with pytest.raises(UserError, match="'task1' is read by the tasks after it"):
+        remove_task(network, "task1")
+    remove_task(network, "task2")
+    remove_task(network, "task1")
+    assert task_names(network) == []
 
 
 @pytest.mark.parametrize(
