@@ -23,20 +23,26 @@ if TYPE_CHECKING:
 
 
 def fit_rule(
-    rule: Rule, model: nn.Module, tasks: Sequence[str], images: LabelledImages, pixels: Pixels, turns: int
+    rule: Rule,
+    model: nn.Module,
+    tasks: Sequence[str],
+    images: LabelledImages,
+    pixels: Pixels,
+    turns: int,
+    of_first: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """What the last of the tasks keeps for a rule.
 
     images: its training images, looked at without augmentation. Of the tasks before it, rules may ask the first one's
-    network about them, which later tasks leave as it was.
+    network about them, which later tasks leave as it was, and read what that one keeps for all (`of_first`).
     """
     if not rule.keeps:
         return {}
     batches = partial(image_batches, images, pixels, next(model.parameters()).device)
     (said,) = said_by_task(model, [tasks[-1]], batches, turns)
     common = common_features(model, tasks[0], batches) if "common" in rule.asks else None
-    looked = (said.logits, said.features, common)
-    return rule.fit(Said(*(None if each is None else each.float().cpu() for each in looked)), images.targets)
+    features, common = (None if each is None else each.float().cpu() for each in (said.features, common))
+    return rule.fit(Said(said.logits.float().cpu(), features, common, of_first), images.targets)
 
 
 class KeptStatistics:
@@ -47,24 +53,38 @@ class KeptStatistics:
         self._known: dict[str, dict[str, Tensor]] = {}  # by task, what was asked for so far
 
     def of(self, rule: Rule, tasks: Sequence[str], model: nn.Module | None = None) -> list[dict[str, Tensor]]:
-        """By task, what the rule needs; `model`: the classifier, for tasks that it must be fitted to."""
+        """By task, what the rule needs: its own, and what the first task keeps for all.
+
+        model: the classifier, for tasks that the rule must be fitted to.
+        """
         if rule.keeps and not self.run.keeps_tasks:
             raise UserError(
                 f"{self.run.folder.path}: {self.run.experiment.method.name} goes on changing the weights that tasks "
                 "share, so that what an earlier task keeps for this rule no longer holds; choose one that keeps "
                 "nothing: auto, entropy, max-softmax, max-logit, energy or margin"
             )
-        return [self._of_task(rule, task, model) for task in tasks]
+        for_all = self._for_all(rule, model)
+        return [{**for_all, **self._of_task(rule, task, model)} for task in tasks]
+
+    def stored_bytes(self, rule: Rule, tasks: Sequence[str]) -> int:
+        """What these tasks keep for the rule, all together."""
+        return sum(tensor.nbytes for task in tasks for tensor in self._of_task(rule, task, None).values())
+
+    def _for_all(self, rule: Rule, model: nn.Module | None) -> dict[str, Tensor]:
+        if not rule.first_keeps:
+            return {}
+        first = self._of_task(rule, self.run.tasks[0], model)
+        return {key: first[key] for key in rule.first_keeps}
 
     def _of_task(self, rule: Rule, task: str, model: nn.Module | None) -> dict[str, Tensor]:
-        known = self._known.setdefault(task, {})
-        if missing(rule, known):
-            index = self.run.tasks.index(task)
+        known, index = self._known.setdefault(task, {}), self.run.tasks.index(task)
+        names = rule.kept_by(index)
+        if missing(names, known):
             path = self.run.folder.task_file(index, task)
             known |= read_task_file(path).states.get(INFERENCE, {})
-            if missing(rule, known):
+            if missing(names, known):
                 known |= self._beside(rule, index, task, path, model)
-        return {key: known[key] for key in rule.keeps}
+        return {key: known[key] for key in names}
 
     def _beside(self, rule: Rule, index: int, task: str, path: Path, model: nn.Module | None) -> dict[str, Tensor]:
         """From the file beside the task's, which is written where it does not hold what the rule needs."""
@@ -73,10 +93,11 @@ class KeptStatistics:
         if beside.exists():
             tensors, facts = read_tensors(beside)
             kept = tensors if facts.get("weights") == weights else {}
-        if missing(rule, kept):
+        if missing(rule.kept_by(index), kept):
+            for_all = self._for_all(rule, model) if index else {}
             tasks = self.run.tasks[: index + 1]
             model = model or self.run.classifier(len(self.run.trained) - 1, [tasks[0], task])
-            kept = kept | fit_rule(rule, model, tasks, self._training_images(task), *looks(self.run))
+            kept = kept | fit_rule(rule, model, tasks, self._training_images(task), *looks(self.run), for_all)
             write_tensors(beside, kept, {"weights": weights})
         return kept
 
@@ -95,9 +116,9 @@ def looks(run: "ClassifierRun") -> tuple[Pixels, int]:
     return run.experiment.pixels, run.experiment.method.outputs_per_class
 
 
-def missing(rule: Rule, kept: Mapping[str, Tensor]) -> bool:
-    """Whether something that the rule needs is not there."""
-    return any(key not in kept for key in rule.keeps)
+def missing(names: Sequence[str], kept: Mapping[str, Tensor]) -> bool:
+    """Whether something that a rule needs is not there."""
+    return any(name not in kept for name in names)
 
 
 def keeps_own_files(method: Method) -> bool:

@@ -30,8 +30,9 @@ def score_rules(scorer: ClassifierScorer, through: int, names: Sequence[str]) ->
     run, found = scorer.run, []
     model, seen = scorer.model(through), scorer.run.tasks[: through + 1]
     for name in names:
-        kept = run.kept.of(rule_named(name), seen, model)
-        size = fmean(sum(tensor.nbytes for tensor in each.values()) for each in kept)
+        rule = rule_named(name)
+        run.kept.of(rule, seen, model)
+        size = run.kept.stored_bytes(rule, seen) / len(seen)
         for tested in scorer.there(through):
             shares, _ = scorer.shares(model, through, tested, name)
             images = len(run.labelled[tested].test)

@@ -108,7 +108,7 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
         said = completed(said, common, self.kept.of(rule, asked, network))
         answers = []
         for task, own, sure in zip(tasks, said, rule.certainties(said)[:, 0].tolist(), strict=True):
-            shares = zip(self.classes[task], own.logits[0].softmax(0).tolist(), strict=True)
+            shares = zip(self.classes[task], rule.class_scores(own)[0].softmax(0).tolist(), strict=True)
             answers.append(Answer(task, sure, sorted(shares, key=lambda pair: -pair[1])))
         return answers, int(rule.scores(said).argmax(0))
 

@@ -98,9 +98,10 @@ class ClassifierScorer:
         kept = self.run.kept.of(rule, seen, model)  # before anything is said of test images
         said, carried = self._said(model, seen, tested, "features" in rule.asks)
         common = self._common(model, tested) if "common" in rule.asks else None
-        tasks = rule.scores(completed(said, common, kept)).argmax(0)
+        said = completed(said, common, kept)
+        logits, by_class = [each.logits for each in said], [rule.class_scores(each) for each in said]
         labels = self.run.labelled[tested].test.targets
-        return accuracies([each.logits for each in said], tested, labels, tasks), carried
+        return accuracies(logits, tested, labels, rule.scores(said).argmax(0), by_class), carried
 
     def _said(self, model: nn.Module, seen: list[str], tested: int, features: bool) -> tuple[list[Said], set[str]]:
         """What every seen task says of one task's test images, and whose an earlier task's measurement left."""

@@ -17,6 +17,7 @@ from tqdm import tqdm
 from eftgan.adapters import select_task
 from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.modes import evaluating
+from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.experiment import ClassifierTraining
 from eftgan.classifier.kept import fit_rule
 from eftgan.classifier.probe import classifier_probe
@@ -280,7 +281,13 @@ class ClassifierTrainer(Trainer[LabelledTask]):
 
     def kept_with(self, index: int) -> dict[str, dict[str, Tensor]]:
         names, turns = [task.name for task in self._tasks[: index + 1]], self.method.outputs_per_class
-        kept = fit_rule(self.rule, self.network, names, self._tasks[index].train, self.pixels, turns)
+        of_first: dict[str, Tensor] = {}
+        if index and self.rule.first_keeps:
+            first = read_task_file(self.folder.task_file(0, names[0])).states.get(INFERENCE, {})
+            of_first = {key: first[key] for key in self.rule.first_keeps if key in first}
+            if not of_first:
+                return {}  # the first task was trained under another rule: all are fitted when they are measured
+        kept = fit_rule(self.rule, self.network, names, self._tasks[index].train, self.pixels, turns, of_first)
         return {INFERENCE: kept} if kept else {}
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:

@@ -13,16 +13,19 @@ TIL, CIL, TASK = ACCURACY_TIL.name, ACCURACY_CIL.name, TASK_ACCURACY.name
 Matrix = dict[tuple[int, int], float]  # (after task i, on task j), from 0
 
 
-def accuracies(logits: list[Tensor], own: int, labels: Tensor, tasks: Tensor) -> dict[str, float]:
+def accuracies(
+    logits: list[Tensor], own: int, labels: Tensor, tasks: Tensor, class_scores: list[Tensor] | None = None
+) -> dict[str, float]:
     """Shares of correct answers on one task's images, from the logits of every seen task; `own`: the images' task.
 
-    tasks: the index (N,) of the task that each image is taken for.
+    tasks: the index (N,) of the task that each image is taken for. class_scores: what then names the class, where it is
+    not the logits.
     accuracy-TIL: the task is given. accuracy-CIL: task and class must both be found. task-accuracy: the task is.
     """
     found = tasks == own
     right = {
         TIL: logits[own].argmax(1) == labels,
-        CIL: found & (infer_classes(logits, tasks) == labels),
+        CIL: found & (infer_classes(class_scores or logits, tasks) == labels),
         TASK: found,
     }
     return {metric: int(each.sum()) / len(labels) for metric, each in right.items()}

@@ -21,7 +21,7 @@ from eftgan.scores import read_scores
 
 from ..conftest import TINY_CLASSES
 
-RULE = "energy+density"
+RULE = "entropy+relative+common"
 
 
 def experiment(out, *words: str) -> ClassifierExperiment:
@@ -50,7 +50,7 @@ def test_a_task_file_holds_what_the_rule_needs_beside_the_same_weights(plain, ke
     for index, task in enumerate(keeping.tasks):
         files = [read_task_file(run.folder.task_file(index, task)).states for run in (plain, keeping)]
         assert set(files[0]) == {"classifier"}
-        assert set(files[1]["inference"]) == set(rule_named(RULE).keeps)
+        assert set(files[1]["inference"]) == set(rule_named(RULE).kept_by(index))
         assert all(torch.equal(files[0]["classifier"][key], own) for key, own in files[1]["classifier"].items())
     (line,) = (s for s in read_scores(keeping.folder.scores) if (s.metric, s.tested_on) == ("growth", task))
     kept = files[1]["inference"].values()
@@ -62,7 +62,7 @@ def test_what_a_run_without_the_rule_is_fitted_afterwards_is_the_same_bits(plain
     after, before = (KeptStatistics(run).of(rule, run.tasks) for run in (plain, keeping))
     assert not (keeping.folder.path / "inference").exists()
     for own, theirs in zip(after, before, strict=True):
-        assert all(torch.equal(own[key], theirs[key]) for key in rule.keeps)
+        assert all(torch.equal(own[key], theirs[key]) for key in rule.kept_by(0))
     written = plain.folder.inference_file(0, plain.tasks[0])
     stamp = written.stat().st_mtime_ns
     KeptStatistics(plain).of(rule, plain.tasks)  # read this time

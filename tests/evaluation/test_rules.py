@@ -20,8 +20,8 @@ def fitted(rule, classes: int = 3, seed: int = 0) -> tuple[Said, torch.Tensor]:
     labels = torch.arange(200) % classes
     features = 3 * drawn(classes, 5, seed=seed)[labels] + drawn(200, 5, seed=seed + 1) * torch.tensor([1, 2, 3, 1, 0.5])
     logits = 2 * torch.nn.functional.one_hot(labels, classes) + 2 * drawn(200, classes, seed=seed + 2)
-    own = Said(logits, features)
-    return Said(logits, features, rule.fit(own, labels)), labels
+    common = features[:, :4] + 0.1 * drawn(200, 4, seed=seed + 3)
+    return Said(logits, features, common, rule.fit(Said(logits, features, common), labels)), labels
 
 
 def test_entropy_by_hand():
@@ -53,11 +53,11 @@ def test_rules_of_logits_by_hand(name, expected):
     assert rule_named(name).keeps == ()
 
 
-@pytest.mark.parametrize("name", [*RULES, "energy+density", "calibrated+margin"])
+@pytest.mark.parametrize("name", [*RULES, "z-energy", "energy+density", "entropy+relative+common"])
 def test_the_surest_task_is_the_one_that_is_inferred_and_rules_keep_what_they_say(name):
     rule = rule_named(name)
     said = [fitted(rule, classes, seed)[0] for seed, classes in enumerate((2, 3, 4))]
-    assert all(set(each.kept) == set(rule.keeps) for each in said)
+    assert all(set(each.kept) == set(rule.kept_by(0)) for each in said)
     sure = rule.certainties(said)
     believed = rule.scores(said).argmax(0)
     assert torch.equal(sure.gather(0, believed[None])[0], sure.amax(0))
@@ -92,6 +92,60 @@ def test_density_is_the_mixture_of_the_classes_with_one_shrunk_covariance():
     assert sum(tensor.numel() for tensor in said.kept.values()) == 3 * 5 + 5 * 6 / 2
 
 
+def test_relative_density_is_less_that_of_one_gaussian_for_the_whole_task():
+    rule = rule_named("relative")
+    said, labels = fitted(rule)
+    assert said.features is not None
+    features = said.features.double()
+
+    def log_density(means: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
+        apart = features - means[of]
+        covariance = apart.T @ apart / 200
+        precision = torch.linalg.inv(0.5 * covariance + 0.5 * covariance.diagonal().mean() * torch.eye(5))
+        away = features[:, None] - means[None]
+        return (-torch.einsum("ncf,fg,ncg->nc", away, precision, away) / 2).logsumexp(1)
+
+    means = torch.stack([features[labels == label].mean(0) for label in range(3)])
+    expected = log_density(means, labels) - log_density(features.mean(0, keepdim=True), torch.zeros_like(labels))
+    assert torch.allclose(rule.score(said).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_later_tasks_keep_means_in_the_first_tasks_space_and_use_its_covariance():
+    rule = rule_named("common")
+    first, _ = fitted(rule)
+    precision = first.kept["common/precision"]
+    labels = torch.arange(50) % 2
+    own = Said(drawn(50, 2), common=drawn(50, 4, seed=9), kept={"common/precision": precision})
+    kept = rule.fit(own, labels)
+    assert set(kept) == {"common/means"} == set(rule.kept_by(1))
+    assert own.common is not None
+    assert torch.allclose(kept["common/means"][1], own.common[labels == 1].mean(0), atol=1e-6)
+    said = Said(own.logits, common=own.common, kept={**kept, "common/precision": precision})
+    factor = torch.zeros(4, 4)
+    factor[tuple(torch.tril_indices(4, 4))] = precision
+    away = (own.common[:, None] - kept["common/means"][None]) @ factor
+    assert torch.allclose(rule.score(said), (-away.square().sum(2) / 2).logsumexp(1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_joint_rule_names_the_class_that_both_networks_agree_on():
+    precision = torch.tensor([1.0, 0.0, 1.0])  # the identity
+    kept = {"common/means": torch.tensor([[0.0, 0.0], [2.0, 0.0]]), "common/precision": precision}
+    said = Said(torch.tensor([[1.0, 0.0]]), common=torch.tensor([[2.0, 0.0]]), kept=kept)
+    rule, logs = rule_named("joint"), torch.tensor([1.0, 0.0]).log_softmax(0)
+    expected = torch.tensor([[float(logs[0]) - 2.0, float(logs[1])]])  # the first class is 2 away: d^2 / 2 = 2
+    assert torch.allclose(rule.class_scores(said), expected, atol=1e-6)
+    assert torch.allclose(rule.score(said), expected[:, 1], atol=1e-6)
+    assert torch.equal(rule_named("energy+joint").class_scores(said), rule.class_scores(said))
+    assert torch.equal(rule_named("energy+common").class_scores(said), said.logits)
+
+
+def test_scores_that_tasks_have_in_common_are_added_as_they_are():
+    rule = rule_named("margin+common")
+    said, _ = fitted(rule)
+    assert "common/scale" not in said.kept
+    assert torch.allclose(rule.score(said), rule_named("z-margin").score(said) + rule_named("common").score(said))
+
+
 def test_a_sum_of_rules_is_that_of_scores_standardised_by_the_tasks_own_training_images():
     rule = rule_named("energy+margin")
     said, _ = fitted(rule)
@@ -101,7 +155,7 @@ def test_a_sum_of_rules_is_that_of_scores_standardised_by_the_tasks_own_training
 
 
 def test_an_unknown_rule_is_refused_with_those_that_there_are():
-    with pytest.raises(UserError, match=r"no rule 'entropi'; there are auto, entropy, .*energy\+density"):
+    with pytest.raises(UserError, match=r"no rule 'entropi'; there are auto, entropy, .*entropy\+common"):
         rule_named("entropi")
     with pytest.raises(UserError, match="no rule ''"):
         rule_named("energy+")

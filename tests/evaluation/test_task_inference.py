@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, ConvTransform, Transform, add_task, insert_adapters, using_task
 from eftgan.evaluation.task_inference import (
+    common_features,
     infer_classes,
     logits_by_task,
     logits_together,
@@ -85,6 +86,21 @@ def test_heads_with_rotation_labels_are_averaged_over_the_turns():
     assert torch.allclose(quick[0], two, atol=1e-5)
     assert said.features.shape == (3, 64)
     assert torch.allclose(said.features, said_by_task(model, ["turned"], lambda: [x])[0].features, atol=1e-6)
+
+
+@torch.no_grad()
+def test_the_common_space_is_the_first_tasks_maps_of_every_size_and_its_features():
+    model, x = network(("transforms", "norms", "heads")), torch.randn(3, 3, 16, 16)
+    found = common_features(model, "a", lambda: x.split(2))
+    maps = []
+    model.eval()
+    hooks = [stage.register_forward_hook(lambda m, i, out: maps.append(out.mean((2, 3)))) for stage in model.stages]
+    with using_task(model, "a"):
+        model(x)
+    for hook in hooks:
+        hook.remove()
+    assert found.shape == (3, 16 + 32 + 64)
+    assert torch.allclose(found, torch.cat(maps, 1), atol=1e-5)
 
 
 def test_the_class_is_that_of_the_inferred_task():

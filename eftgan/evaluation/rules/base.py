@@ -15,7 +15,7 @@ class Said:
     logits: Tensor  # (N, classes of the task)
     features: Tensor | None = None  # (N, F), what its head reads; for rules that ask for them
     common: Tensor | None = None  # (N, G), features in the first task's network: one space for all tasks
-    kept: Mapping[str, Tensor] = field(default_factory=dict)  # by names such as "density/means"
+    kept: Mapping[str, Tensor] = field(default_factory=dict)  # by names such as "density/means"; the first task's too
 
 
 class Rule:
@@ -27,6 +27,7 @@ class Rule:
 
     name: ClassVar[str] = ""
     explanation: ClassVar[str] = ""  # completes "believes the task ..."
+    comparable: ClassVar[bool] = False  # scores of all tasks are in one unit, which standardising would take away
 
     @property
     def asks(self) -> frozenset[str]:
@@ -38,13 +39,29 @@ class Rule:
         """Names of the tensors that every task has to keep for it."""
         return ()
 
+    @property
+    def first_keeps(self) -> tuple[str, ...]:
+        """Names of those that the first task keeps beside, for all tasks."""
+        return ()
+
+    def kept_by(self, place: int) -> tuple[str, ...]:
+        """Names of the tensors that a task keeps, by its place in the sequence (from 0)."""
+        return self.keeps if place else (*self.keeps, *self.first_keeps)
+
     def fit(self, own: Said, labels: Tensor) -> dict[str, Tensor]:
-        """What a task keeps: computed from what it says of its own training images, and their labels (N,)."""
+        """What a task keeps: computed from what it says of its own training images, and their labels (N,).
+
+        own.kept: what the first task keeps for all; nothing where this is the first.
+        """
         return {}
 
     def score(self, said: Said) -> Tensor:
         """How much the task believes that each image is its own (N,); only comparisons between tasks mean anything."""
         raise NotImplementedError
+
+    def class_scores(self, said: Said) -> Tensor:
+        """By which a believed task names the class of each image (N, classes): its logits, as a rule."""
+        return said.logits
 
     def scores(self, said: Sequence[Said]) -> Tensor:
         """Scores of all tasks (tasks, N)."""

@@ -1,4 +1,4 @@
-"""Several rules in one: NAME+NAME."""
+"""Several rules in one: NAME+NAME; or one that is standardised: z-NAME."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from eftgan.evaluation.rules.base import Rule, Said
 class Combined(Rule):
     """The sum of standardised scores: each rule's, less its mean over the task's own training images, per deviation.
 
-    So scores of any unit can be added, and networks that are surer than others throughout have no advantage. Of one
-    rule alone, it is that rule standardised.
+    So scores of any unit can be added, and networks that are surer than others throughout have no advantage. Scores
+    that are comparable between tasks by themselves are added as they are.
     """
 
     def __init__(self, parts: Sequence[Rule]) -> None:
@@ -21,24 +21,40 @@ class Combined(Rule):
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        own = [f"{part.name}/scale" for part in self.parts]
+        own = [_scale(part) for part in self.parts if not part.comparable]
         return (*(key for part in self.parts for key in part.keeps), *own)
 
     @property
+    def first_keeps(self) -> tuple[str, ...]:
+        return tuple(key for part in self.parts for key in part.first_keeps)
+
+    @property
     def asks(self) -> frozenset[str]:
-        return frozenset().union(*(part.asks for part in self.parts))
+        return frozenset[str]().union(*(part.asks for part in self.parts))
 
     def fit(self, own: Said, labels: Tensor) -> dict[str, Tensor]:
         kept: dict[str, Tensor] = {}
         for part in self.parts:
             kept |= part.fit(own, labels)
-            score = part.score(dataclasses.replace(own, kept=kept)).double()
-            kept[f"{part.name}/scale"] = torch.stack([score.mean(), score.std()]).float()
+            if not part.comparable:
+                score = part.score(dataclasses.replace(own, kept={**own.kept, **kept})).double()
+                kept[_scale(part)] = torch.stack([score.mean(), score.std()]).float()
         return kept
 
+    def class_scores(self, said: Said) -> Tensor:
+        """Those of the one part that has any of its own, as a rule none."""
+        own = [part for part in self.parts if type(part).class_scores is not Rule.class_scores]
+        return own[0].class_scores(said) if own else said.logits
+
     def score(self, said: Said) -> Tensor:
-        scores = []
-        for part in self.parts:
-            mean, deviation = said.kept[f"{part.name}/scale"]
-            scores.append((part.score(said) - mean) / deviation.clamp_min(torch.finfo(deviation.dtype).tiny))
-        return torch.stack(scores).sum(0)
+        return torch.stack([self._standardised(part, said) for part in self.parts]).sum(0)
+
+    def _standardised(self, part: Rule, said: Said) -> Tensor:
+        if part.comparable:
+            return part.score(said)
+        mean, deviation = said.kept[_scale(part)]
+        return (part.score(said) - mean) / deviation.clamp_min(torch.finfo(deviation.dtype).tiny)
+
+
+def _scale(part: Rule) -> str:
+    return f"{part.name}/scale"
