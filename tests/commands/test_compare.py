@@ -103,23 +103,22 @@ def test_the_distance_of_real_images_is_taken_over_whatever_its_number(config, t
 
 
 @pytest.mark.parametrize("method", ["finetune", "eft"])
-def test_a_take_over_that_was_cut_short_before_its_first_state_is_begun_again(config, tmp_path, method, monkeypatch):
-    """Of a run that starts from another one, the first task's file is there before any state is."""
+def test_a_take_over_that_was_cut_short_between_its_state_and_its_file_goes_on(config, tmp_path, method, monkeypatch):
     whole, cut = (tmp_path / name for name in ("whole", "cut"))
     compare_methods(config, [], [method], [0], whole)
 
-    def save(trainer):
+    def write_task(trainer, *words):
         if trainer.start:
             raise KeyboardInterrupt
-        original(trainer)
+        original(trainer, *words)
 
-    original = Trainer.save
-    monkeypatch.setattr(Trainer, "save", save)
+    original = Trainer._write_task
+    monkeypatch.setattr(Trainer, "_write_task", write_task)
     with pytest.raises(KeyboardInterrupt):
         compare_methods(config, [], [method], [0], cut)
     monkeypatch.undo()
-    assert len(list((cut / f"{method}-seed0" / "tasks").iterdir())) == 1
-    assert not (cut / f"{method}-seed0" / "state").exists()
+    assert len(list((cut / f"{method}-seed0" / "state").iterdir())) == 1
+    assert not (cut / f"{method}-seed0" / "tasks").exists()
     compare_methods(config, [], [method], [0], cut)
     files = [
         {path.name: tensors_digest(read_tensors(path)[0]) for path in (out / f"{method}-seed0").rglob("*.safetensors")}
