@@ -19,7 +19,7 @@ from eftgan.gan.scorer import RunScorer
 from eftgan.kinds import KINDS, load_kind
 from eftgan.methods import METHODS
 from eftgan.scores import REAL, read_scores
-from eftgan.studies.comparison import compare_methods
+from eftgan.studies.comparison import compare_methods, plan_comparison
 from eftgan.tensors import read_tensors, tensors_digest
 from eftgan.training.trainer import Trainer
 
@@ -100,6 +100,14 @@ def test_the_distance_of_real_images_is_taken_over_whatever_its_number(config, t
     ]
     assert floor[0] == floor[1]
     assert [(metric, n) for metric, _, n in floor[0]] == [(metric, min(samples, 12)) for metric in METRICS]
+
+
+def test_recipes_of_every_kind_of_transforms_begin_with_one_neutral_first_task(tmp_path):
+    recipes = ["gan-memory", "cam-gan", "lfs", "color", "lora"]
+    planned = plan_comparison(ROOT / "configs/gan/shapes.yaml", [], [*recipes, "finetune"], [0], tmp_path)
+    firsts = {job.name: job.needs.name for job in planned.jobs}
+    assert firsts == {f"{name}-seed0": "first-neutral-seed0" for name in recipes} | {"finetune-seed0": "first-seed0"}
+    assert len({job.experiment.adapters.kind for job in planned.jobs[:-1]}) == len(recipes)
 
 
 @pytest.mark.parametrize("method", ["finetune", "eft"])
