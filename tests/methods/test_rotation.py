@@ -5,10 +5,13 @@ import math
 import pytest
 import torch
 
+from eftgan.adapters import inference_network
 from eftgan.adapters.layers import outputs_of
+from eftgan.classifier.export import FromPixels
 from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.evaluation.accuracy import TIL
+from eftgan.evaluation.task_inference import said_by_task
 from eftgan.methods import Batch, Eft
 from eftgan.methods.heads import head_of
 from eftgan.methods.rotation import all_turns, averaged_logits, one_turn_each, turned
@@ -72,6 +75,12 @@ def test_a_run_with_rotation_labels_trains_answers_by_class_and_counts_its_heads
     assert growth["head_parameters"] == 8 * 64 + 8
     assert growth["adapter_parameters"] == _growth_without(tiny_classes)
     assert {s.tested_on for s in scores if s.metric == TIL} == set(run.tasks)
+    exported = FromPixels(inference_network(model, run.tasks[0]), again.experiment.pixels, turns=4)
+    program = (
+        torch.export.export(exported, (image[None].repeat(2, 1, 1, 1),)).module() if rotations == "one" else exported
+    )
+    (said,) = said_by_task(model, run.tasks[:1], lambda: [again.experiment.pixels(image[None])], turns=4)
+    assert torch.allclose(program(image[None].repeat(2, 1, 1, 1))[:1], said.logits, atol=1e-5)
 
 
 def _growth_without(tiny_classes) -> int:
