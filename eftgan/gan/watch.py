@@ -53,7 +53,8 @@ class Watch:
 
     def begin(self, index: int, state: Mapping[str, Tensor]) -> None:
         """A task begins, or goes on from the state that `state_dict` gave."""
-        self._index, self._real = index, None
+        self._index = index
+        self._real: FeatureStatistics | None = None
         points = state.get("points", torch.empty(0, 3)).tolist()
         self.curve = Curve(
             self.run.tasks[index],
