@@ -2,7 +2,8 @@
 
 A task is its tensors tau_t (`task_state`), so a mix of tasks is the mean of theirs, tensor by tensor: transforms, the
 weights and running statistics of normalisation, heads. The base is a point in the same space: neutral transforms, and
-normalisation and heads of the first task. The strength s of a task is the mix s tau_t + (1 - s) base.
+normalisation and heads of the first task, or those that a network had before any task, if it had been trained by then.
+The strength s of a task is the mix s tau_t + (1 - s) base.
 """
 
 import math
@@ -43,15 +44,16 @@ def normalised(shares: Shares) -> dict[str | None, float]:
     return {name: share / total for name, share in shares.items() if share != 0}
 
 
-def base_state(model: nn.Module, parts: Collection[Part] = PARTS) -> dict[str, Tensor]:
+def base_state(model: nn.Module, parts: Collection[Part] = PARTS, *, trained: bool = False) -> dict[str, Tensor]:
     """Neutral transforms, and the first task's normalisation and heads.
 
-    parts: those that every task owns. Transforms that all tasks share are no task's, and stay.
+    parts: those that every task owns. Transforms that all tasks share are no task's, and stay. trained: the base had
+    been trained before the first task, so that its own normalisation and heads are the ones to take.
     """
     row = registry_of(model).row(task_names(model)[0])
     state: dict[str, Tensor] = {}
     for bank_name, bank in named_banks(model):
-        neutral = bank.part == "transforms" and bank.part in parts
+        neutral = bank.part in parts if bank.part == "transforms" else trained
         module = bank.new_module() if neutral else bank.tasks[row[bank.part]]
         state |= {f"{bank_name}.{key}": tensor for key, tensor in module.state_dict().items()}
     return state
@@ -64,13 +66,17 @@ def lone_task(shares: Shares) -> str | None:
 
 
 @torch.no_grad()
-def mixed_state(model: nn.Module, shares: Shares, parts: Collection[Part] = PARTS) -> dict[str, Tensor]:
+def mixed_state(
+    model: nn.Module, shares: Shares, parts: Collection[Part] = PARTS, *, trained: bool = False
+) -> dict[str, Tensor]:
     """The tensors of a mix; those of one task alone are its own, to the bit."""
     if (task := lone_task(shares)) is not None:
         return task_state(model, task)
     require_numbers(model)
     shares = normalised(shares)
-    states = {name: base_state(model, parts) if name is BASE else task_state(model, name) for name in shares}
+    states = {
+        name: base_state(model, parts, trained=trained) if name is BASE else task_state(model, name) for name in shares
+    }
     largest, *others = sorted(shares, key=lambda name: -abs(shares[name]))
     mixed = {}
     for key, tensor in states[largest].items():
@@ -97,14 +103,17 @@ def require_numbers(model: nn.Module) -> None:
             raise UserError(f"task {task!r} keeps masks, and nothing lies between two masks: no strength, no mix")
 
 
-def mixed_network(model: nn.Module, shares: Shares, parts: Collection[Part] = PARTS) -> nn.Module:
+def mixed_network(
+    model: nn.Module, shares: Shares, parts: Collection[Part] = PARTS, *, trained: bool = False
+) -> nn.Module:
     """A network for inference, as `inference_network` gives one for a task, of a mix. The model is not changed.
 
-    shares: by task, and by BASE; divided by their sum. parts: those of which every task has its own.
+    shares: by task, and by BASE; divided by their sum. parts: those of which every task has its own. trained: the base
+    had been trained before the first task, so that it has normalisation of its own.
     """
     if (task := lone_task(shares)) is not None:
         return inference_network(model, task)
     first = task_names(model)[0]
     alone, mix = only_task(model, first), "mix" if first != "mix" else "mixed"
-    load_task(alone, mix, mixed_state(model, shares, parts))
+    load_task(alone, mix, mixed_state(model, shares, parts, trained=trained))
     return inference_network(alone, mix)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from eftgan.adapters import BASE, Shares, inference_network, mixed_network
+from eftgan.adapters import BASE, Shares, inference_network, mixed_network, named_banks
 from eftgan.adapters.config import Part
 from eftgan.adapters.mixing import between, lone_task
 from eftgan.errors import UserError
@@ -46,7 +47,16 @@ def network_of(run: GanRun, generator: nn.Module, shares: Shares) -> nn.Module:
     """The network that draws a mix of a run's tasks; of one task alone, the one that always does."""
     if (task := lone_task(shares)) is not None:
         return inference_network(generator, task)
-    return mixed_network(generator, shares, owned_parts(run))
+    return mixed_network(generator, shares, owned_parts(run), trained=_came_trained(generator))
+
+
+def _came_trained(generator: nn.Module) -> bool:
+    """Whether the base is one that others had trained: its own normalisation has statistics then.
+
+    A base that the first task trained has none: every task normalises by itself.
+    """
+    norms = (bank.layer for _, bank in named_banks(generator) if isinstance(bank.layer, _BatchNorm))
+    return any(norm.running_mean is not None and bool(norm.running_mean.any()) for norm in norms)
 
 
 def tasks_drawn(run: GanRun, subjects: Iterable[Subject]) -> list[str]:

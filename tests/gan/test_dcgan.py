@@ -4,16 +4,18 @@ import pytest
 import torch
 
 from eftgan import load_generator
-from eftgan.adapters import fingerprint, using_task
+from eftgan.adapters import BASE, fingerprint, using_task
 from eftgan.commands import main
 from eftgan.errors import UserError
 from eftgan.evaluation.features import load_extractor
 from eftgan.gan.export import export_generator
 from eftgan.gan.kind import train_gan
+from eftgan.gan.latent import network_of
 from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.scorer import RunScorer
 from eftgan.models.gans import Dcgan
+from eftgan.models.weights import read_weights
 from eftgan.scores import read_scores
 
 NETWORK = "network={name: dcgan, size: 32, ngf: 4, ndf: 4, z_dim: 6}"
@@ -65,6 +67,21 @@ def test_a_foreign_generator_learns_collections_and_still_draws_the_same_to_the_
     assert torch.equal(drawn(run, None, 1), images)
     for task in ("discs", "checks"):
         assert not torch.equal(drawn(run, task, 1), images)
+    z = torch.randn(3, 6, generator=torch.Generator().manual_seed(2))
+    base = network_of(run, run.generator(1), {BASE: 1.0})(z)[-1]
+    torch.testing.assert_close(base, images)  # merged with its own normalisation: the same up to rounding
+
+
+def test_the_only_state_dict_inside_a_checkpoint_is_found(tmp_path):
+    weights = {"main.0.weight": torch.ones(2)}
+    torch.save({"epoch": 3, "netG_state_dict": weights}, tmp_path / "one.tar")
+    assert read_weights(tmp_path / "one.tar").keys() == weights.keys()
+    torch.save({"netG": weights, "netD": weights}, tmp_path / "two.tar")
+    with pytest.raises(UserError, match=r"two.tar holds several state dicts \(netG, netD\)"):
+        read_weights(tmp_path / "two.tar")
+    torch.save({"epoch": 3}, tmp_path / "none.tar")
+    with pytest.raises(UserError, match=r"none.tar holds no state dict"):
+        read_weights(tmp_path / "none.tar")
 
 
 def test_a_checkpoint_of_another_layout_is_refused_in_one_line(tiny, foreign):

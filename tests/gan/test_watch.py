@@ -12,7 +12,7 @@ from eftgan.errors import UserError
 from eftgan.evaluation.metrics.curve import Curve, Point, read_curve
 from eftgan.files import write_text
 from eftgan.gan.experiment import open_tasks
-from eftgan.gan.kind import train_gan, watch
+from eftgan.gan.kind import GAN, train_gan, watch
 from eftgan.gan.networks import build_networks
 from eftgan.gan.run import GanRun
 from eftgan.gan.trainer import GanTrainer
@@ -241,3 +241,10 @@ def test_a_damaged_curve_is_named(tiny, tmp_path):
     path.write_text(json.dumps({"task": "cats", "points": [1]}))
     with pytest.raises(UserError, match=r"01-cats.json: not the curve of a task"):
         read_curve(path)
+
+
+def test_a_search_leaves_out_measurements_unless_they_decide():
+    data = {"evaluation": {"features": "random", "every_steps": 5}}
+    assert GAN.unmeasured(data) == {"evaluation": {"features": "none", "every_steps": None}}
+    for deciding in ({"selection": "best"}, {"until": "plateau"}):
+        assert GAN.unmeasured({**data, "training": deciding}) == {}
