@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from eftgan.adapters.graph import trace
-from eftgan.adapters.layers import Layer, convolution, outputs_of, weight_shape
+from eftgan.adapters.layers import Layer, convolution, has_own_weight, outputs_of, weight_shape
 from eftgan.adapters.wiring import CALLS_THAT_KEEP_ZERO, KEEPS_ZERO
 from eftgan.errors import UserError
 
@@ -91,8 +91,9 @@ def _add(node: fx.Node, network: nn.Module, links: list[Link], reason: str) -> N
     layer = _layer(node, network)
     if layer is not None:
         outputs = outputs_of(links[-1].layer) if links else inputs_of(layer)
-        plain = not isinstance(layer, _ConvNd) or (layer.groups == 1 and not layer.transposed)
-        if plain and inputs_of(layer) % outputs == 0 and all(layer is not link.layer for link in links):
+        tied = isinstance(layer, _ConvNd) and (layer.groups != 1 or layer.transposed)
+        seen = any(layer is link.layer for link in links)
+        if has_own_weight(layer) and not tied and not seen and inputs_of(layer) % outputs == 0:
             links.append(Link(str(node.target), layer, inputs_of(layer) // outputs))
             return
     elif node.op == "call_module":

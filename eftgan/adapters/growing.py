@@ -19,6 +19,7 @@ from eftgan.adapters.chains import Link
 from eftgan.adapters.insert import replace_modules
 from eftgan.adapters.layers import Layer
 from eftgan.adapters.transforms import Option, Transform
+from eftgan.errors import UserError
 
 SMALL = 0.01  # standard deviation of what units that were there read of new ones, at the start
 
@@ -187,13 +188,17 @@ def let_grow(network: nn.Module, links: Sequence[Link]) -> None:
     banks = {bank.layer: bank for _, bank in named_banks(network)}
     by_name = {name: bank for name, bank in named_banks(network)}
     *hidden, last = links
+    if last.layer not in banks or not isinstance(last.layer, nn.Linear):
+        raise UserError(f"only a chain that ends in its linear head can grow; this one ends in {last.name}")
     new: dict[nn.Module, nn.Module] = {}
     for place, link in enumerate(hidden):
-        norm = by_name[link.norm] if link.norm is not None else None
+        norm = by_name.get(link.norm or "")  # one without parameters and statistics has no bank
         if norm is not None:
+            if type(norm.layer) not in GROWING_NORMS:
+                raise UserError(f"{link.norm} cannot grow: it is a {type(norm.layer).__name__}, not a plain BatchNorm")
             norm.make = partial(_growing_norm, cast(nn.BatchNorm2d, norm.layer))
         new[link.layer] = GrowingBank(link, place, norm, registry_of(network), "transforms", "weight", Block)
-    head = cast(nn.Linear, last.layer)
+    head = last.layer
     banks[head].make = partial(GrowingHead, head.in_features, head.out_features, head.bias is not None)
     replace_modules(network, new)
 
