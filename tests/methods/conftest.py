@@ -95,7 +95,9 @@ def learn(tmp_path, three_tasks, auxiliary):
             for on, task in enumerate(tasks[: after + 1]):
                 images = PIXELS(task.test.images)
                 answers = logits_by_task(network, names, lambda images=images: [images])
-                matrix[after, on] = accuracies(answers, on, task.test.targets, torch.zeros(len(images)))[TIL]
+                matrix[after, on] = accuracies(
+                    answers, on, task.test.targets, torch.zeros(len(images), dtype=torch.long)
+                )[TIL]
                 seen[task.name] = answers[on]
             logits.append(seen)
 
