@@ -59,15 +59,20 @@ def as_lines(scores: Iterable[Score]) -> str:
 def read_scores(path: str | os.PathLike) -> list[Score]:
     """Every whole line of the file that still holds; no file means no scores.
 
-    A line holds until a newer one of its cell is about something else: other weights, other images.
+    A line holds until a newer one of its cell is about something else: other weights, other images, another rule by
+    which tasks were inferred.
     """
     path = Path(path)
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]  # what follows the last newline was cut by some other program
     scores = [_parse(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line]
-    newest = {score.cell: score.subject for score in scores}
-    return [score for score in scores if score.subject == newest[score.cell]]
+    newest = {score.cell: _about(score) for score in scores}
+    return [score for score in scores if _about(score) == newest[score.cell]]
+
+
+def _about(score: Score) -> tuple[dict[str, str | None], str | None]:
+    return score.subject, score.details.get("inference")
 
 
 def _parse(line: bytes, where: str) -> Score:

@@ -1,5 +1,6 @@
 """What the tasks of a run keep for a rule of task inference: fitted on each task's own training images, no others."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,27 +23,18 @@ if TYPE_CHECKING:
     from eftgan.classifier.run import ClassifierRun
 
 
-def fit_rule(
-    rule: Rule,
-    model: nn.Module,
-    tasks: Sequence[str],
-    images: LabelledImages,
-    pixels: Pixels,
-    turns: int,
-    of_first: Mapping[str, Tensor],
-) -> dict[str, Tensor]:
-    """What the last of the tasks keeps for a rule.
+def look(
+    model: nn.Module, tasks: Sequence[str], images: LabelledImages, pixels: Pixels, turns: int, common: bool
+) -> Said:
+    """What the last of the tasks says of its training images, looked at without augmentation.
 
-    images: its training images, looked at without augmentation. Of the tasks before it, rules may ask the first one's
-    network about them, which later tasks leave as it was, and read what that one keeps for all (`of_first`).
+    common: look at them with the first task's network as well, which later tasks leave as it was.
     """
-    if not rule.keeps:
-        return {}
     batches = partial(image_batches, images, pixels, next(model.parameters()).device)
     (said,) = said_by_task(model, [tasks[-1]], batches, turns)
-    common = common_features(model, tasks[0], batches) if "common" in rule.asks else None
-    features, common = (None if each is None else each.float().cpu() for each in (said.features, common))
-    return rule.fit(Said(said.logits.float().cpu(), features, common, of_first), images.targets)
+    assert said.features is not None  # it always says them
+    first = common_features(model, tasks[0], batches).float().cpu() if common else None
+    return Said(said.logits.float().cpu(), said.features.float().cpu(), first)
 
 
 class KeptStatistics:
@@ -51,6 +43,7 @@ class KeptStatistics:
     def __init__(self, run: "ClassifierRun") -> None:
         self.run = run
         self._known: dict[str, dict[str, Tensor]] = {}  # by task, what was asked for so far
+        self._looked: tuple[str, Said] | None = None  # the task whose training images were looked at last
 
     def of(self, rule: Rule, tasks: Sequence[str], model: nn.Module | None = None) -> list[dict[str, Tensor]]:
         """By task, what the rule needs: its own, and what the first task keeps for all.
@@ -95,11 +88,23 @@ class KeptStatistics:
             kept = tensors if facts.get("weights") == weights else {}
         if missing(rule.kept_by(index), kept):
             for_all = self._for_all(rule, model) if index else {}
-            tasks = self.run.tasks[: index + 1]
-            model = model or self.run.classifier(len(self.run.trained) - 1, [tasks[0], task])
-            kept = kept | fit_rule(rule, model, tasks, self._training_images(task), *looks(self.run), for_all)
+            images = self._training_images(task)
+            own = dataclasses.replace(self._look(rule, index, images, model), kept=for_all)
+            kept = kept | rule.fit(own, images.targets)
             write_tensors(beside, kept, {"weights": weights})
         return kept
+
+    def _look(self, rule: Rule, index: int, images: LabelledImages, model: nn.Module | None) -> Said:
+        """One look serves all rules that are fitted to a task one after the other."""
+        task, common = self.run.tasks[index], "common" in rule.asks
+        if self._looked and self._looked[0] == task and (self._looked[1].common is not None or not common):
+            return self._looked[1]
+        model = model or self.run.classifier(len(self.run.trained) - 1, [self.run.tasks[0], task])
+        experiment = self.run.experiment
+        turns = experiment.method.outputs_per_class
+        said = look(model, self.run.tasks[: index + 1], images, experiment.pixels, turns, common)
+        self._looked = (task, said)
+        return said
 
     def _training_images(self, task: str) -> LabelledImages:
         try:
@@ -109,11 +114,6 @@ class KeptStatistics:
                 f"task {task} keeps nothing for this rule of inference, and its training images, which it would be "
                 f"fitted on, cannot be read: {error}"
             ) from error
-
-
-def looks(run: "ClassifierRun") -> tuple[Pixels, int]:
-    """How a run's networks look at images: normalisation, and in how many turns."""
-    return run.experiment.pixels, run.experiment.method.outputs_per_class
 
 
 def missing(names: Sequence[str], kept: Mapping[str, Tensor]) -> bool:

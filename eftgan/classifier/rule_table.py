@@ -29,9 +29,12 @@ def score_rules(scorer: ClassifierScorer, through: int, names: Sequence[str]) ->
     """Every rule on every seen task's test images; what is missing is fitted first, on training images alone."""
     run, found = scorer.run, []
     model, seen = scorer.model(through), scorer.run.tasks[: through + 1]
+    asking = sorted((rule_named(name) for name in names), key=lambda rule: "common" not in rule.asks)
+    for task in seen:  # one look at a task's training images serves all rules
+        for rule in asking:
+            run.kept.of(rule, [task], model)
     for name in names:
         rule = rule_named(name)
-        run.kept.of(rule, seen, model)
         size = run.kept.stored_bytes(rule, seen) / len(seen)
         for tested in scorer.there(through):
             shares, _ = scorer.shares(model, through, tested, name)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eftgan.gan.scorer import RunScorer
     from eftgan.scores import Score
 
-HELP = "Measure a GAN run by FID, KID or other metrics, or a classifier run by rules of task inference."
+HELP = "Measure a GAN by FID, KID or other metrics, a classifier by rules of task inference."
 EXAMPLES = """\
 eftgan evaluate runs/shapes --fid-samples 5000              FID of every task after every task
 eftgan evaluate runs/shapes --fid-samples 500 --reference-samples 500    a first impression, in minutes
