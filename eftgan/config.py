@@ -3,8 +3,10 @@
 pydantic checks the types; unknown keys are found here, so that the nearest valid name can be given.
 """
 
+import copy
 import dataclasses
 import difflib
+import functools
 import json
 import math
 import re
@@ -144,6 +146,17 @@ def parse_yaml(text: str, where: str) -> Any:
         raise UserError(f"{where}: not plain YAML: {reason}") from error
 
 
+_parsed = functools.lru_cache(maxsize=256)(parse_yaml)
+
+
+def _parse_once(text: str, where: str) -> Any:
+    """The same, quick for a text that was parsed before: many recipes extend one config."""
+    try:
+        return copy.deepcopy(_parsed(text, where))
+    except RecursionError as error:
+        raise UserError(f"{where}: not plain YAML: nested too deeply") from error
+
+
 def read_yaml(path: Path, seen: tuple[Path, ...] = ()) -> Data:
     """A config file's mapping, laid over the file that its key `extends` names (relative to it)."""
     if not path.is_file():
@@ -154,7 +167,7 @@ def read_yaml(path: Path, seen: tuple[Path, ...] = ()) -> Data:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as text ({error})") from error
-    data = parse_yaml(text, str(path)) or {}
+    data = _parse_once(text, str(path)) or {}
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise UserError(f"{path}: a config is a mapping of keys to values")
     parent = data.pop("extends", None)

@@ -163,6 +163,8 @@ def test_a_table_is_trained_and_shown_beside_the_papers_with_mean_and_spread(tra
     assert "with (tau&#95;t starts" in text or "with (tau_t starts" in text
     page = (trained / "paper.html").read_text()
     assert "Figure 4: CIFAR-100/10" in page
+    assert page.count("<svg") == 1
+    assert "over the tasks seen so far, after each task: with (tau_t starts from tau_t-1)" in page
     assert "eft-seed1" in page  # how the figures were made
 
 

@@ -3,11 +3,15 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from eftgan.evaluation.metrics import METRICS
 from eftgan.files import exclusive, write_text
 from eftgan.names import counted
+from eftgan.reports import charts
 from eftgan.reports.html import page
 from eftgan.reports.items import Caution, Cell, Heading, Item, Lead, Paragraph, Provenance, Table, Title
+from eftgan.reports.items import Figure as Drawing
 from eftgan.reports.numbers import percent
+from eftgan.reports.results import Study
 from eftgan.reports.runs import Run
 from eftgan.reports.text import markdown
 from eftgan.studies.paper.plan import Plan
@@ -51,6 +55,20 @@ def _section(plan: Plan, ours: dict[str, Ours | None]) -> Iterator[Item]:
     yield _figures(plan, ours)
     if plan.table.series and (table := _series(plan, plan.table.series, ours)).rows:
         yield table
+    yield from _drawings(plan, [run for own in ours.values() if own for run in own.runs])
+
+
+def _drawings(plan: Plan, runs: list[Run]) -> Iterator[Drawing]:
+    """Ours as curves over the tasks: what the paper's figures draw."""
+    study = Study(plan.kind.name, runs[0].tasks, runs) if runs else None
+    if study is None or len(study.tasks) < 2:
+        return
+    drawn: list[Drawing | None] = []
+    if plan.table.series and study.results(metric := METRICS[plan.table.series.metric]):
+        drawn.append(charts.curve(study, metric))
+    if any(figure.reads == "cost" for figure in plan.table.figures):
+        drawn.append(charts.growth_chart(study, study.growth()))
+    yield from (chart for chart in drawn if chart)
 
 
 def _about(plan: Plan) -> str:
