@@ -64,7 +64,10 @@ def test_one_rank_killed_and_run_again_gives_the_same_files(server, undisturbed,
     assert_dies_and_continues(server, undisturbed, tmp_path, Plan(9, rank="1"))
 
 
-@pytest.mark.parametrize("method", ["packnet", "hat", "tfm", "hnet"])
+@pytest.mark.parametrize(
+    "method",
+    ["packnet", "hat", "tfm", "hnet", *(pytest.param(each, marks=pytest.mark.slow) for each in ("pnn", "side"))],
+)
 def test_methods_that_share_out_or_write_weights_do_so_alike_in_both_processes(server, tmp_path, method):
     assert_both_end_alike(server, [*LEARN, f"method={{name: {method}}}"], tmp_path)
 
