@@ -67,10 +67,10 @@ class History:
 
 SUBJECTS = [
     Subject("resnet18", "fc"),
-    Subject("densenet121", "classifier"),
     Subject("small_vit", "heads.head", make=small_vit),
 ]
 SLOW = [
+    Subject("densenet121", "classifier"),
     Subject("vgg16_bn", "classifier.6"),
     Subject("alexnet", "classifier.6", 64),
     Subject("mobilenet_v3_small", "classifier.3"),

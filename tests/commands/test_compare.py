@@ -110,7 +110,7 @@ def test_recipes_of_every_kind_of_transforms_begin_with_one_neutral_first_task(t
     assert len({job.experiment.adapters.kind for job in planned.jobs[:-1]}) == len(recipes)
 
 
-@pytest.mark.parametrize("method", ["finetune", "eft"])
+@pytest.mark.parametrize("method", ["eft"])
 def test_a_take_over_that_was_cut_short_between_its_state_and_its_file_goes_on(config, tmp_path, method, monkeypatch):
     whole, cut = (tmp_path / name for name in ("whole", "cut"))
     compare_methods(config, [], [method], [0], whole)
@@ -146,6 +146,7 @@ def test_a_second_call_trains_nothing_again(config, tmp_path):
     assert (out / "eft-seed0" / "scores.jsonl").read_text() == lines
 
 
+@pytest.mark.slow
 def test_classifiers_that_take_over_the_first_task_equal_those_that_trained_it(tmp_path, tiny_classes):
     config, out = tmp_path / "classes.yaml", tmp_path / "compare"
     config.write_text(dump(tiny_classes()))

@@ -28,6 +28,7 @@ from eftgan.training.stopping import Stopped
 
 FURTHER = "tasks+={name: stripes, data: 'shapes:stripes', limit: 24}"
 RESTART = "method={name: eft, discriminator: restart}"
+OTHERS_WITH_MEMORY = ("l2t", "batche", "ccll", "piggyback", "joint", "separate")
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -290,7 +291,8 @@ def test_every_method_trains_the_sequence_and_its_cells_can_be_drawn_again(tiny,
 @pytest.mark.parametrize(
     "word",
     [
-        *map(method_word, ("ewc", "l2t", "batche", "ccll", "piggyback", "packnet", "mergan", "joint", "separate")),
+        *map(method_word, ("ewc", "packnet", "mergan")),
+        *(pytest.param(method_word(name), marks=pytest.mark.slow) for name in OTHERS_WITH_MEMORY),
         RESTART,
         "training.decay=0.8",
         "training.r1=1",

@@ -12,7 +12,7 @@ from eftgan.config import Choice, Local, _choice_in, _dataclasses_in, _extras, _
 from eftgan.kinds import KINDS, load_kind
 
 # Texts that are no places: names, and what people call things.
-NAMES = r"(\w+\.)*(name|kind|init|first_init|title|options|exclude|sizes|log_with|discriminator)"
+NAMES = r"(\w+\.)*(name|kind|init|first_init|title|options|exclude|sizes|log_with|discriminator|inference)"
 
 
 @dataclass(frozen=True)

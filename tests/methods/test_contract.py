@@ -176,6 +176,7 @@ def forgotten(learn, name, seed, **keys):
     return forgetting(learn(METHODS[name](**keys), seed=seed, out=f"{name}-{seed}", **THOROUGH).matrix, 2)
 
 
+@pytest.mark.slow
 def test_fine_tuning_forgets_and_its_remedies_forget_less(learn):
     """One seed and one of each family, in CI. All, and the mean over four seeds: below."""
     lost = forgotten(learn, "finetune", 0)

@@ -218,7 +218,9 @@ def test_files_alone_rebuild_every_task_to_the_bit(learn, three_tasks, name, nor
 
 
 @each_method
-@pytest.mark.parametrize("asked", [8, 9, 12])
+@pytest.mark.parametrize(
+    "asked", [pytest.param(8, marks=pytest.mark.slow), 9, pytest.param(12, marks=pytest.mark.slow)]
+)
 def test_a_stop_changes_no_bit(learn, monkeypatch, name, asked):
     six = {"epochs": 0.3, **ROUGH}
     whole = learn(MAKE[name](), out="whole", **six)

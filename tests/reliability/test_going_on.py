@@ -47,7 +47,7 @@ def test_without_states_a_classifier_goes_on_from_its_task_files_to_the_same_bit
     assert weights_of(part) == weights_of(whole)
 
 
-@pytest.mark.parametrize("method", ["finetune", "eft", "packnet"])
+@pytest.mark.parametrize("method", ["finetune", "eft"])
 def test_a_run_that_was_killed_between_its_first_state_and_the_first_file_goes_on_to_the_same_bits(
     tiny, monkeypatch, method
 ):

@@ -66,7 +66,8 @@ def test_methods_that_look_back_keep_all_tasks(tiny, known):
     assert known[-1][0] == ["t0", "t1", "t2", "t3", "t4"]
 
 
-@pytest.mark.parametrize("method", ["eft", pytest.param("eft, discriminator: full", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["eft", "eft, discriminator: full"])
 def test_going_on_in_the_midst_of_a_late_task_changes_no_bit(tiny, monkeypatch, method):
     options = (tasks(), f"method={{name: {method}}}")
     whole = train_gan(tiny(*options, out="whole"), "test")
