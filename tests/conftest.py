@@ -18,6 +18,11 @@ torch.set_num_threads(1)
 
 def pytest_collection_finish() -> None:
     """What is imported stays: collecting garbage after every task then takes a hundredth of the time."""
+    from eftgan.kinds import KINDS, load_kind
+
+    for name in KINDS:
+        load_kind(name)
+    torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])  # the first optimizer imports much more of torch
     gc.collect()
     gc.freeze()
 
