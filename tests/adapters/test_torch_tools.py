@@ -183,6 +183,7 @@ def test_merging_does_not_touch_the_network_or_copy_its_other_tasks(monkeypatch)
     assert digest(network) == before
 
 
+@pytest.mark.slow
 def test_two_processes_train_a_later_task_alike_and_leave_the_rest(tmp_path):
     program = Path(__file__).with_name("two_processes.py")
     done = subprocess.run([sys.executable, program, tmp_path / "meeting"], capture_output=True, text=True, timeout=300)

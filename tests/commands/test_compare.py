@@ -58,6 +58,7 @@ def test_methods_share_the_first_task_and_land_in_one_report(config, tmp_path):
         assert title in page
 
 
+@pytest.mark.slow
 def test_a_method_that_takes_over_the_first_task_equals_one_that_trained_it(config, tmp_path, tiny):
     for method in ("eft", "mergan", "si"):  # si must see every step, and so trains it itself
         alone = train_gan(tiny(f"method={{name: {method}}}", out=f"alone-{method}"), "test")
@@ -342,7 +343,9 @@ def first_of(method: dict, out: Path) -> Path:
     return out
 
 
-@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("packnet", "supsup"))) for name in MASKS]
+)
 def test_a_first_task_from_the_same_method_is_as_if_trained_here_and_runs_classify(tmp_path, name):
     method = {"name": name, **MASKS[name]}
     alone = train_classifier(small(method, tmp_path / "alone"), "test")

@@ -318,6 +318,7 @@ def test_memory_rates_and_lazy_penalties_survive_a_stop_to_the_same_bits(tiny, w
     ]
 
 
+@pytest.mark.slow
 def test_all_methods_start_from_the_same_first_task(tiny):
     grids = set()
     for method in ("eft", "finetune", "mergan", "ewc", "l2t", "joint"):

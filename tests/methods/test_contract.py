@@ -107,7 +107,11 @@ def stop_at(step, monkeypatch):
     monkeypatch.setattr(StopSignal, "requested", lambda self: next(calls) == step)
 
 
-@pytest.mark.parametrize("name", FOR_CLASSIFIERS)
+ALIKE = ("l2t", "mas", "fixed", "joint", "separate", "finetune")  # others go on by the same lines
+GO_ON = [pytest.param(name, marks=[pytest.mark.slow] * (name in ALIKE)) for name in FOR_CLASSIFIERS]
+
+
+@pytest.mark.parametrize("name", GO_ON)
 def test_going_on_after_a_stop_in_mid_task_changes_no_bit(learn, monkeypatch, name):
     whole = learn(gentle(name), epochs=0.3, out="whole")
     stop_at(9, monkeypatch)  # six steps a task: in the midst of the second

@@ -126,6 +126,7 @@ def test_embeddings_have_no_momentum_or_decay_and_stay_within_their_limit(learn,
     assert max(float(e.detach().abs().max()) for e in own.parameters) == 6.0
 
 
+@pytest.mark.slow
 def test_the_penalty_leaves_units_free(learn):
     used = {}
     for strength in (0.0, 5.0):

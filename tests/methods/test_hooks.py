@@ -355,27 +355,14 @@ class Negated(Eft):
         super().restore(networks, task, {key: -tensor for key, tensor in tensors.items()})
 
 
+REPEATED = ("ccll", "piggyback", "supsup", "hat", "tfm", "fixed", "separate")
+
+
 @pytest.mark.parametrize(
     "method",
     [
-        Negated,
-        Eft,
-        *(
-            METHODS[name]
-            for name in (
-                "batche",
-                "ccll",
-                "piggyback",
-                "supsup",
-                "packnet",
-                "hat",
-                "tfm",
-                "pnn",
-                "rcl",
-                "fixed",
-                "separate",
-            )
-        ),
+        *(Negated, Eft, *(METHODS[name] for name in ("batche", "packnet", "pnn", "rcl"))),
+        *(pytest.param(METHODS[name], marks=pytest.mark.slow) for name in REPEATED),
     ],
 )
 def test_training_goes_on_from_task_files_as_the_method_puts_them_back(learn, three_tasks, tmp_path, method):

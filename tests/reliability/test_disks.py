@@ -46,6 +46,7 @@ def test_other_programs_stop_the_same_way(server, references, tmp_path, program)
     assert differences(place, reference.after) == []
 
 
+@pytest.mark.slow
 def test_the_real_command_line_meets_a_limit_on_file_sizes(references, tmp_path):
     """The system itself refuses to write more than 64 kB to any file: states are larger."""
 

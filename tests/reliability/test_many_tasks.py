@@ -53,7 +53,10 @@ def stop_after(steps, monkeypatch):
     monkeypatch.setattr(StopSignal, "requested", lambda self: next(calls) == steps)
 
 
-@pytest.mark.parametrize("method", ["eft", "eft, discriminator: full", "separate"])
+@pytest.mark.parametrize(
+    "method",
+    ["eft", *(pytest.param(name, marks=pytest.mark.slow) for name in ("eft, discriminator: full", "separate"))],
+)
 def test_networks_have_the_first_the_last_and_the_task_in_training(tiny, known, method):
     train_gan(tiny(tasks(), f"method={{name: {method}}}"), "test")
     networks = len(known[0])

@@ -60,6 +60,7 @@ def assert_dies_and_continues(server, undisturbed: dict[str, str], place: Path, 
     assert [name for name in differences(place, undisturbed) if name not in named] == []
 
 
+@pytest.mark.slow
 def test_one_rank_killed_and_run_again_gives_the_same_files(server, undisturbed, tmp_path):
     assert_dies_and_continues(server, undisturbed, tmp_path, Plan(9, rank="1"))
 

@@ -56,6 +56,7 @@ def stop_after_first_state(words: list[str], folder: Path, number: signal.Signal
     return err
 
 
+@pytest.mark.slow
 def test_a_comparison_stops_politely_as_well(tmp_path):
     words = ["compare", str(ROOT / "configs/gan/shapes.yaml"), "training.save_every_steps=1", "--methods", "eft"]
     err = stop_after_first_state(["-m", "eftgan", *words], tmp_path, signal.SIGINT)
