@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from eftgan.adapters.bank import tasks_share_batches
 from eftgan.adapters.taskfile import read_task_file
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
@@ -32,9 +33,18 @@ def look(
     """
     batches = partial(image_batches, images, pixels, next(model.parameters()).device)
     (said,) = said_by_task(model, [tasks[-1]], batches, turns)
-    assert said.features is not None  # it always says them
     first = common_features(model, tasks[0], batches).float().cpu() if common else None
-    return Said(said.logits.float().cpu(), said.features.float().cpu(), first)
+    features = None if said.features is None else said.features.float().cpu()
+    return Said(said.logits.float().cpu(), features, first)
+
+
+def require_features(rule: Rule, model: nn.Module) -> None:
+    """Refuse a rule that looks at features where a head reads more than those of one trunk."""
+    if rule.asks and not tasks_share_batches(model):
+        raise UserError(
+            "inference: this rule looks at what a task's output layer reads, which here is not one vector of features "
+            "(columns, side networks or units of its own); choose entropy, max-softmax, energy, margin or calibrated"
+        )
 
 
 class KeptStatistics:

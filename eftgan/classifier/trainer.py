@@ -19,7 +19,7 @@ from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.modes import evaluating
 from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.experiment import ClassifierTraining
-from eftgan.classifier.kept import look
+from eftgan.classifier.kept import look, require_features
 from eftgan.classifier.probe import classifier_probe
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
 from eftgan.data.augmentation import crop_flip_pad, random_rotation
@@ -58,6 +58,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
     def run(self, tasks: list[LabelledTask]) -> None:
         """Train every task that is not done yet, and call `after_task` for each one that is."""
         names, self._tasks = [task.name for task in tasks], tasks
+        require_features(self.rule, self.network)
         self._check_stages()
         self._lay_out()  # before a method copies the network: copies must round alike
         resumed = self.restore(names)

@@ -10,6 +10,7 @@ from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.kept import KeptStatistics
 from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
+from eftgan.classifier.scorer import ClassifierScorer
 from eftgan.commands import main
 from eftgan.config import apply_override, build
 from eftgan.data.labelled import LabelledImages
@@ -132,3 +133,12 @@ def test_rules_that_keep_something_are_refused_where_tasks_go_on_changing(tmp_pa
     run = train_classifier(experiment(tmp_path / "run", "sources.0.take=1", "method={name: finetune}"), "test")
     with pytest.raises(UserError, match="goes on changing the weights"):
         run.kept.of(rule_named("density"), run.tasks)
+
+
+def test_rules_that_look_at_features_are_refused_where_heads_read_more(tiny_classes):
+    words = ("method={name: pnn}",)
+    with pytest.raises(UserError, match="looks at what a task's output layer reads"):
+        train_classifier(tiny_classes(*words, "inference=density", out="refused"), "test")
+    run = train_classifier(tiny_classes(*words, "inference=calibrated", out="taken"), "test")
+    with pytest.raises(UserError, match="looks at what a task's output layer reads"):
+        ClassifierScorer(run).shares(run.classifier(len(run.trained) - 1, run.trained), 1, 0, "density")
