@@ -6,9 +6,8 @@ nothing frozen moved -> save.
 """
 
 import contextlib
-import functools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +24,8 @@ from eftgan.data.grid import save_png, tile
 from eftgan.data.streams import stream
 from eftgan.errors import UserError
 from eftgan.files import write_bytes
-from eftgan.gan.diffaugment import diff_augment
 from eftgan.gan.experiment import GanTask, GanTraining
-from eftgan.gan.losses import ADVERSARIAL, RECONSTRUCTIONS, REGULARISERS, Adversarial, gradient_penalty
+from eftgan.gan.objectives import Augment, Objectives
 from eftgan.gan.probe import gan_probe
 from eftgan.gan.recalibrate import recalibrate
 from eftgan.gan.round_robin import RoundRobinBatches
@@ -45,8 +43,6 @@ from eftgan.training.optimizers import groups_of, make_adam, set_rate
 from eftgan.training.tracking import log_pictures
 from eftgan.training.trainer import Trainer
 
-PENALTY_EVERY = 4  # batches: lazy regularisation (Karras et al. 2020), a fraction of the cost of every batch
-
 
 @dataclass(kw_only=True)
 class GanTrainer(Trainer[GanTask]):
@@ -57,9 +53,8 @@ class GanTrainer(Trainer[GanTask]):
     watch: Watch | None = None  # measures tasks while they train
     ema: Ema | None = None  # of the task in training
 
-    @property
-    def adversarial(self) -> Adversarial:
-        return ADVERSARIAL[self.family.adversarial]
+    def __post_init__(self) -> None:
+        self._objectives = Objectives(self.family, self.options)
 
     @property
     def discriminators(self) -> list[str]:
@@ -161,7 +156,7 @@ class GanTrainer(Trainer[GanTask]):
         z = torch.randn(len(images), self.family.z_dim, generator=stream(self.seed, task, "noise", micro, rank)).to(
             device
         )
-        augment = self._augmenter(task, micro, rank)
+        augment = self._objectives.augmenter(self.seed, task, micro, rank)
         losses = {}
 
         def step(role: str, loss: Tensor, batch: Batch) -> None:
@@ -176,37 +171,15 @@ class GanTrainer(Trainer[GanTask]):
 
         fakes = networks[GENERATOR](z)
         for role, real, fake in zip(self.discriminators, reals, fakes, strict=True):
-            loss = self._discriminator_loss(networks[role], real, fake.detach(), augment, micro)
+            loss = self._objectives.discriminator(networks[role], real, fake.detach(), augment, micro)
             step(role, loss, Batch(real))
         with self._constant_discriminators():
             step(GENERATOR, self._generator_loss(fakes, augment), Batch(z, fakes))
         return losses
 
-    def _discriminator_loss(
-        self, discriminate: nn.Module, real: Tensor, fake: Tensor, augment: Callable[[Tensor], Tensor], micro: int
-    ) -> Tensor:
-        """Adversarial, what the family adds, and every few batches the penalty on the real images."""
-        penalised = self.options.r1 > 0 and micro % PENALTY_EVERY == 0
-        real = real.detach().requires_grad_(penalised)
-        # Two forwards: BatchNorm must not mix real and fake statistics.
-        shown = augment(real)
-        if self.family.reconstruction:
-            real_logits, drawn = discriminate(shown, reconstruct=True)
-        else:
-            real_logits = discriminate(shown)
-        loss = self.adversarial.discriminator(real_logits, discriminate(augment(fake)))
-        if self.family.reconstruction:
-            loss = loss + RECONSTRUCTIONS[self.family.reconstruction](drawn, shown.detach())
-        if penalised:
-            loss = loss + self.options.r1 * PENALTY_EVERY * gradient_penalty(real_logits, real)
-        return loss
-
-    def _generator_loss(self, fakes: list[Tensor], augment: Callable[[Tensor], Tensor] = nn.Identity()) -> Tensor:  # noqa: B008
-        """Adversarial over all stages, and what else the family asks for."""
-        with self.accelerator.autocast():
-            stages = zip(self.discriminators, fakes, strict=True)
-            losses = [self.adversarial.generator(self.networks[role](augment(fake))) for role, fake in stages]
-        return functools.reduce(torch.add, losses) + sum(REGULARISERS[name](fakes) for name in self.family.regularisers)
+    def _generator_loss(self, fakes: list[Tensor], augment: Augment = nn.Identity()) -> Tensor:  # noqa: B008
+        discriminators = [self.networks[role] for role in self.discriminators]
+        return self._objectives.generator(discriminators, fakes, augment, self.accelerator.autocast)
 
     @contextlib.contextmanager
     def _constant_discriminators(self) -> Iterator[None]:
@@ -218,12 +191,6 @@ class GanTrainer(Trainer[GanTask]):
         finally:
             for parameter in self._discriminating:
                 parameter.requires_grad_(True)
-
-    def _augmenter(self, task: str, micro: int, rank: int) -> Callable[[Tensor], Tensor]:
-        if not self.options.diffaugment:
-            return nn.Identity()
-        generator = stream(self.seed, task, "diffaugment", micro, rank)
-        return lambda images: diff_augment(images, self.options.diffaugment, generator)
 
     def _optimizer(self, role: str, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         first, second = self.options.betas
@@ -279,7 +246,7 @@ class GanTrainer(Trainer[GanTask]):
             recalibrate(self.networks[GENERATOR], task, noise.to(self.accelerator.device))
 
     def _probe(self, task: GanTask) -> Probe:
-        losses = self._generator_loss, self.adversarial.discriminator
+        losses = self._generator_loss, self._objectives.adversarial.discriminator
         return gan_probe(self.networks, task, self.seed, self.family, *losses)
 
     def _after_step(self, task: GanTask, losses: dict[str, Tensor], finite: Tensor, bar: tqdm) -> None:
