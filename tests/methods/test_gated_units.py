@@ -67,6 +67,20 @@ def test_the_gradient_of_an_embedding_is_the_same_at_every_steepness(s):
     assert gate.e.grad[0].item() == pytest.approx(94.0015, rel=1e-3)
 
 
+def test_a_factor_too_small_to_matter_is_zero_and_its_embedding_learns_all_the_same():
+    """Else a CPU computes with denormal numbers, which took five times as long."""
+    gate = UnitGate(2, 0)
+    gate.begin()
+    gate.scale, gate.scale_max = 100.0, 400.0
+    with torch.no_grad():
+        gate.e.copy_(torch.tensor([-0.4, 0.4]))  # sigmoid(-40) = 4e-18
+    x = torch.ones(1, 2, requires_grad=True)
+    y = gate(x)
+    y.sum().backward()
+    assert y.tolist() == x.grad.tolist() == [[0.0, 1.0]]
+    assert gate.e.grad[0].item() == pytest.approx(400 * 0.2402608, rel=1e-3)  # smax sigmoid'(e), as at every steepness
+
+
 def test_the_factor_of_the_gradient_by_hand():
     gate = UnitGate(1, 0)
     gate.begin()

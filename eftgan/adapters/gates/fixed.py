@@ -12,6 +12,10 @@ from eftgan.adapters.layers import computes_as_torch, has_own_weight, set_weight
 from eftgan.adapters.transforms import Option
 from eftgan.tensors import pack_bits, unpack_bits
 
+# A factor below this is 0, with its gradient: products of such factors have no float but a denormal one, with which a
+# CPU computes many times slower.
+NEGLIGIBLE = 1e-14
+
 
 class FixedGate(Gate):
     """In eval mode y = (x * scale + shift) * [open], scale and shift being 1 and 0 where there are none."""
@@ -112,7 +116,8 @@ class UnitGate(FixedGate):
         e = self.e.view_as(self.e)
         if e.requires_grad:
             e.register_hook(lambda gradient: gradient * self._compensation())
-        return torch.sigmoid(self.scale * e)
+        factors = torch.sigmoid(self.scale * e)
+        return factors - torch.where(factors < NEGLIGIBLE, factors, 0).detach()
 
     @torch.no_grad()
     def _compensation(self) -> Tensor:
