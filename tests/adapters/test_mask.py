@@ -21,7 +21,7 @@ from eftgan.adapters import (
 )
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.transforms import WeightMask
-from eftgan.adapters.transforms.mask import kept_share
+from eftgan.adapters.transforms.mask import kept_share, without_smallest
 from eftgan.adapters.upsampling import fuse_upsampling
 from eftgan.errors import UserError
 from eftgan.evaluation.growth import format_growth, growth, growth_of
@@ -82,6 +82,16 @@ def test_the_largest_scores_stay_whatever_their_sign():
     assert mask.scores.grad.tolist() == [[2.0, 1.0], [2.0, -1.0]]
     mask.scores.data.fill_(0.1)
     assert mask.mask().sum() == 2  # ties leave the exact number
+
+
+@pytest.mark.parametrize("values", [1_000_000, 5])  # few equal sizes, and many
+def test_leaving_out_the_smallest_is_what_sorting_would_leave_out(values):
+    generator = torch.Generator().manual_seed(values)
+    sizes = torch.randint(values, (37,), generator=generator).float()
+    for count in range(38):
+        expected = torch.ones(37, dtype=torch.bool)
+        expected[sizes.argsort(stable=True)[:count]] = False
+        assert torch.equal(without_smallest(sizes, count), expected)
 
 
 def test_the_share_that_a_budget_keeps():

