@@ -98,13 +98,14 @@ def test_evaluate_compares_rules_and_leaves_the_scores_of_the_run_alone(plain, k
     before = plain.folder.scores.read_bytes()
     main(["evaluate", str(plain.folder.path), "--inference", f"auto,{RULE}", "--out", str(tmp_path / "rules.csv")])
     assert plain.folder.scores.read_bytes() == before
+    shown = capsys.readouterr().out
     rows = list(csv.DictReader((tmp_path / "rules.csv").open()))
     assert [(row["rule"], row["tested on"]) for row in rows] == [(r, t) for r in ("auto", RULE) for t in plain.tasks]
     for run, rule in ((plain, "auto"), (keeping, RULE)):
         found = accuracy_matrix(read_scores(run.folder.scores), run.tasks, CIL)
         own = [float(row[CIL]) for row in rows if row["rule"] == rule]
         assert own == pytest.approx([found[1, 0], found[1, 1]], abs=1e-6)
-        assert f"{rule} " in capsys.readouterr().out or rule == RULE
+        assert f"\n{rule} " in shown
     assert int(rows[-1]["bytes kept per task"]) > 0 == int(rows[0]["bytes kept per task"])
     assert average_over_seen(found, 1) > 0
 
