@@ -16,6 +16,7 @@ def score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str
         _explanation(study, metric),
         _behind(scores),
         _held_out(study),
+        chosen_on_test(results),
         _spread(results, scores),
         _carried([*scores, *said]),
         _fewer(scores, most_samples(results)),
@@ -52,6 +53,17 @@ def _held_out(study: Study) -> str:
         return ""
     said = ", ".join(f"{share:.0%}" for share in sorted(shares))
     return f"Measured on the {said} of the training images that were held out of training, not on test images."
+
+
+def chosen_on_test(results: list[Result]) -> str:
+    """A warning where an epoch was kept because it was the best on the very images of the scores."""
+    chosen = [result.label for result in results if "test" in _details(result, "selection")]
+    if not chosen:
+        return ""
+    return (
+        f"Caution: the epochs of {', '.join(chosen)} were chosen on the images that are measured here "
+        "(training.selection=test), so these values are too good."
+    )
 
 
 def _spread(results: list[Result], scores: list[Score]) -> str:
@@ -108,6 +120,11 @@ def _different_references(study: Study, metric: Metric) -> str:
                 references.setdefault(score.tested_on, set()).add(str(score.details["reference"]))
     mixed = [task for task, found in references.items() if len(found) > 1]
     return f"Caution: the methods were measured against different real images for {', '.join(mixed)}." if mixed else ""
+
+
+def _details(result: Result, key: str) -> set[object]:
+    """What the lines of a row say about one thing; none where one does not say it."""
+    return {score.details.get(key) for seed in result.seeds for score in seed.values()}
 
 
 def _real_images(score: Score) -> int | None:
