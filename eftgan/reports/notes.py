@@ -1,6 +1,7 @@
 """The notes under a table of scores: what the values are based on, and what to be careful about."""
 
 from eftgan.evaluation.metrics import Metric
+from eftgan.names import AUTO
 from eftgan.reports.numbers import extent
 from eftgan.reports.results import MOST_SHOWN, Result, Study
 from eftgan.scores import UNCHANGED, Score
@@ -15,6 +16,7 @@ def score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str
     notes = [
         _explanation(study, metric),
         _behind(scores),
+        _inferred(metric, results),
         _held_out(study),
         chosen_on_test(results),
         _spread(results, scores),
@@ -45,6 +47,20 @@ def _behind(scores: list[Score]) -> str:
     real = {count for score in scores if (count := _real_images(score)) is not None}
     against = f", compared with {extent(real)} real images" if real else ""
     return f"N = {extent({score.n for score in scores})} samples behind each value{against}."
+
+
+def _inferred(metric: Metric, results: list[Result]) -> str:
+    """The rules by which tasks were inferred, unless all are the default."""
+    rows: dict[str, list[str]] = {}
+    for result in results if metric.by_rule else []:
+        for rule in sorted({str(name or AUTO) for name in _details(result, "inference")}):
+            rows.setdefault(rule, []).append(result.label)
+    if set(rows) <= {AUTO}:
+        return ""
+    if len(rows) == 1:
+        return f"The task of an image is inferred by the rule {next(iter(rows))}."
+    named = "; ".join(f"{rule} ({', '.join(labels)})" for rule, labels in rows.items())
+    return f"The task of an image is inferred by different rules: {named}."
 
 
 def _held_out(study: Study) -> str:

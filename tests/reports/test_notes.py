@@ -33,3 +33,12 @@ def test_a_row_whose_epochs_were_chosen_on_test_images_is_named_below_every_tabl
         "so these values are too good."
     )
     assert page.text.count(warning) == 5  # two tables at a glance, one of each metric
+
+
+def test_the_rule_by_which_tasks_were_inferred_is_named_where_it_was_chosen(classifier, tmp_path):
+    runs = [classifier(f"run-{seed}", seed=seed, inference="energy") for seed in (0, 1)]
+    page = report(runs, tmp_path)
+    assert page.text.count("The task of an image is inferred by the rule energy.") == 2  # not where the task is given
+    page = report([*runs, classifier("usual", "finetune")], tmp_path)
+    assert page.text.count("The task of an image is inferred by different rules: energy (EFT); auto (Finetune).") == 2
+    assert "is inferred by" not in report([tmp_path / "usual"], tmp_path).text
