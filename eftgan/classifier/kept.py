@@ -13,7 +13,7 @@ from eftgan.adapters.taskfile import read_task_file
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
 from eftgan.errors import UserError
-from eftgan.evaluation.rules import Rule, Said
+from eftgan.evaluation.rules import AUTO, RULES, Rule, Said
 from eftgan.evaluation.task_inference import common_features, image_batches, said_by_task
 from eftgan.files import file_digest
 from eftgan.methods import Method
@@ -22,6 +22,12 @@ from eftgan.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from eftgan.classifier.run import ClassifierRun
+
+
+NO_FEATURES = (
+    "looks at what a task's output layer reads, which here is not one vector of features (columns, side networks or "
+    "units of its own)"
+)
 
 
 def look(
@@ -41,10 +47,11 @@ def look(
 def require_features(rule: Rule, model: nn.Module) -> None:
     """Refuse a rule that looks at features where a head reads more than those of one trunk."""
     if rule.asks and not tasks_share_batches(model):
-        raise UserError(
-            "inference: this rule looks at what a task's output layer reads, which here is not one vector of features "
-            "(columns, side networks or units of its own); choose entropy, max-softmax, energy, margin or calibrated"
-        )
+        raise _refusal(NO_FEATURES, [name for name, each in RULES.items() if not each.asks])
+
+
+def _refusal(why: str, others: Sequence[str]) -> UserError:
+    return UserError(f"inference: this rule {why}; choose one that does not: {', '.join([AUTO, *others])}")
 
 
 class KeptStatistics:
@@ -55,17 +62,26 @@ class KeptStatistics:
         self._known: dict[str, dict[str, Tensor]] = {}  # by task, what was asked for so far
         self._looked: tuple[str, Said] | None = None  # the task whose training images were looked at last
 
+    def obstacle(self, rule: Rule) -> str | None:
+        """Why the rule cannot be used on this run, in words that follow "this rule"; none where it can."""
+        if rule.keeps and not self.run.keeps_tasks:
+            return (
+                f"has every task keep something, which no longer holds where {self.run.experiment.method.name} goes on "
+                "changing the weights that tasks share"
+            )
+        return NO_FEATURES if rule.asks and not self.run.has_features else None
+
+    def require(self, rule: Rule) -> None:
+        """Refuse a rule that cannot be used on this run."""
+        if why := self.obstacle(rule):
+            raise _refusal(why, [name for name, each in RULES.items() if self.obstacle(each) is None])
+
     def of(self, rule: Rule, tasks: Sequence[str], model: nn.Module | None = None) -> list[dict[str, Tensor]]:
         """By task, what the rule needs: its own, and what the first task keeps for all.
 
         model: the classifier, for tasks that the rule must be fitted to.
         """
-        if rule.keeps and not self.run.keeps_tasks:
-            raise UserError(
-                f"{self.run.folder.path}: {self.run.experiment.method.name} goes on changing the weights that tasks "
-                "share, so that what an earlier task keeps for this rule no longer holds; choose one that keeps "
-                "nothing: auto, entropy, max-softmax, max-logit, energy or margin"
-            )
+        self.require(rule)
         for_all = self._for_all(rule, model)
         return [{**for_all, **self._of_task(rule, task, model)} for task in tasks]
 

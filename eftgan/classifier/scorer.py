@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from eftgan.adapters import task_state
 from eftgan.adapters.taskfile import read_task_file
-from eftgan.classifier.kept import require_features
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.trainer import check_head
 from eftgan.errors import UserError
@@ -96,7 +95,6 @@ class ClassifierScorer:
         """Accuracies on one task's test images under a rule, and the tasks whose logits an earlier measurement left."""
         seen = self.run.tasks[: through + 1]
         rule = rule_named(inference, shares_features(model, seen))
-        require_features(rule, model)
         kept = self.run.kept.of(rule, seen, model)  # before anything is said of test images
         said, carried = self._said(model, seen, tested, "features" in rule.asks)
         common = self._common(model, tested) if "common" in rule.asks else None

@@ -1,9 +1,11 @@
 """What tasks keep for rules of inference, and rules compared on a run that is trained."""
 
 import csv
+from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.experiment import ClassifierExperiment
@@ -17,12 +19,13 @@ from eftgan.data.labelled import LabelledImages
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import CIL, accuracy_matrix, average_over_seen
-from eftgan.evaluation.rules import rule_named
+from eftgan.evaluation.rules import RULES, rule_named
 from eftgan.scores import read_scores
 
 from ..conftest import TINY_CLASSES
 
 RULE = "entropy+relative+common"
+LOGITS = ["entropy", "max-softmax", "max-logit", "energy", "margin"]  # rules that look at nothing else
 
 
 def experiment(out, *words: str) -> ClassifierExperiment:
@@ -45,6 +48,18 @@ def plain(folder) -> ClassifierRun:
 @pytest.fixture(scope="module")
 def keeping(folder) -> ClassifierRun:
     return train_classifier(experiment(folder / "keeping", f"inference={RULE}"), "test")
+
+
+@pytest.fixture(scope="module")
+def changing(folder) -> ClassifierRun:
+    return train_classifier(experiment(folder / "changing", "method={name: finetune}"), "test")
+
+
+def photo(run: ClassifierRun, folder: Path, task: int = 0) -> Path:
+    """A test image of a task, as a file."""
+    image = run.labelled[task].test.fetch(torch.tensor([0]))[0][0]
+    Image.fromarray(image.permute(1, 2, 0).numpy()).save(folder / "photo.png")
+    return folder / "photo.png"
 
 
 def test_a_task_file_holds_what_the_rule_needs_beside_the_same_weights(plain, keeping):
@@ -128,18 +143,47 @@ def test_an_image_is_classified_by_the_rule_of_the_run(keeping):
     assert found == max(range(2), key=lambda place: answers[place].certainty)
 
 
-def test_rules_that_keep_something_are_refused_where_tasks_go_on_changing(tmp_path):
+def test_rules_that_keep_something_are_refused_where_tasks_go_on_changing(tmp_path, changing):
     with pytest.raises(UserError, match="inference: density has every task keep something"):
         experiment(tmp_path, "inference=density", "method={name: finetune}")
-    run = train_classifier(experiment(tmp_path / "run", "sources.0.take=1", "method={name: finetune}"), "test")
     with pytest.raises(UserError, match="goes on changing the weights"):
-        run.kept.of(rule_named("density"), run.tasks)
+        changing.kept.of(rule_named("density"), changing.tasks)
 
 
-def test_rules_that_look_at_features_are_refused_where_heads_read_more(tiny_classes):
+def test_rules_that_look_at_features_are_refused_where_heads_read_more(tiny_classes, tmp_path, capsys):
     words = ("method={name: pnn}",)
     with pytest.raises(UserError, match="looks at what a task's output layer reads"):
         train_classifier(tiny_classes(*words, "inference=density", out="refused"), "test")
     run = train_classifier(tiny_classes(*words, "inference=calibrated", out="taken"), "test")
-    with pytest.raises(UserError, match="looks at what a task's output layer reads"):
+    why = "looks at what a task's output layer reads"
+    with pytest.raises(UserError, match=why):
         ClassifierScorer(run).shares(run.classifier(len(run.trained) - 1, run.trained), 1, 0, "density")
+    image = photo(run, tmp_path)
+    capsys.readouterr()
+    for words in (
+        ["evaluate", str(run.folder.path), "--inference", "calibrated,density"],
+        ["classify", str(run.folder.path), "--inference", "density", "--image", str(image)],
+        ["classify", str(run.folder.path), "--inference", "entropy+common", "--image", str(image), str(image)],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        said = capsys.readouterr().err
+        assert why in said
+        assert said.count("\n") == 1
+    main(["evaluate", str(run.folder.path), "--inference", "all"])
+    first, _, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"left out: density, relative, common, joint: each {why}")
+    assert [row.split()[0] for row in rows[1:]] == ["auto", *LOGITS, "calibrated"]
+
+
+def test_all_rules_are_those_that_a_run_allows(changing, plain, capsys):
+    main(["evaluate", str(changing.folder.path), "--inference", "all"])
+    first, _, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith("left out: calibrated, density, relative, common, joint: each has every task keep")
+    assert "finetune goes on changing the weights" in first
+    assert [row.split()[0] for row in rows[1:]] == ["auto", *LOGITS]
+    main(["evaluate", str(plain.folder.path), "--inference", "all"])
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first.startswith("after ")
+    assert [row.split()[0] for row in rows[1:]] == ["auto", *RULES]
