@@ -95,14 +95,28 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
         return self.asker(task)(image)
 
     def asker(self, task: str | None = None) -> Callable[[Tensor], Verdict]:
-        """What classifies one image after another, with the network built once."""
-        names = self.present if task is None else [self.trained[self.index(task)]]
+        """What classifies one image after another, with the network built once.
+
+        With the task given nothing is inferred: its logits decide, as in accuracy-TIL, and no other file is needed.
+        """
+        if task is not None:
+            return self._asker_of(self.trained[self.index(task)])
+        names = self.present
         network = self.classifier(len(self.trained) - 1, names)
         self.kept.of(self._rule(network, names), names, network)  # what cannot be used is refused before any image
 
         def classify(image: Tensor) -> Verdict:
             answers, found = self.answers(image, network, names)
             return answers[found].task, answers[found].ranked
+
+        return classify
+
+    def _asker_of(self, task: str) -> Callable[[Tensor], Verdict]:
+        network, turns = self.classifier(len(self.trained) - 1, [task]), self.experiment.method.outputs_per_class
+
+        def classify(image: Tensor) -> Verdict:
+            (logits,) = logits_together(network, [task], self.experiment.pixels(image[None]), turns)
+            return task, self._ranked(task, logits)
 
         return classify
 
@@ -119,9 +133,13 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
         said = completed(said, common, kept)
         answers = []
         for task, own, sure in zip(tasks, said, rule.certainties(said)[:, 0].tolist(), strict=True):
-            shares = zip(self.classes[task], rule.class_scores(own)[0].softmax(0).tolist(), strict=True)
-            answers.append(Answer(task, sure, sorted(shares, key=lambda pair: -pair[1])))
+            answers.append(Answer(task, sure, self._ranked(task, rule.class_scores(own))))
         return answers, int(rule.scores(said).argmax(0))
+
+    def _ranked(self, task: str, scores: Tensor) -> list[tuple[str, float]]:
+        """A task's classes by probability, from its scores (1, classes)."""
+        shares = zip(self.classes[task], scores[0].softmax(0).tolist(), strict=True)
+        return sorted(shares, key=lambda pair: -pair[1])
 
     def _rule(self, network: nn.Module, tasks: list[str]) -> Rule:
         return rule_named(self.inference, shares_features(network, tasks))

@@ -1,6 +1,7 @@
 """What tasks keep for rules of inference, and rules compared on a run that is trained."""
 
 import csv
+import shutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import CIL, accuracy_matrix, average_over_seen
 from eftgan.evaluation.rules import RULES, rule_named
+from eftgan.evaluation.task_inference import logits_by_task
 from eftgan.scores import read_scores
 
 from ..conftest import TINY_CLASSES
@@ -141,6 +143,20 @@ def test_an_image_is_classified_by_the_rule_of_the_run(keeping):
     answers, found = keeping.answers(image, model, keeping.tasks)
     assert sum(answer.certainty for answer in answers) == pytest.approx(1.0)  # shares of the tasks' scores
     assert found == max(range(2), key=lambda place: answers[place].certainty)
+
+
+@pytest.mark.parametrize("rule", ["joint", RULE])
+def test_with_the_task_given_its_logits_decide_and_the_other_tasks_files_are_not_needed(plain, rule, tmp_path):
+    images = plain.labelled[1].test.fetch(torch.arange(len(plain.labelled[1].test)))[0]
+    (logits,) = logits_by_task(plain.classifier(1), plain.tasks[1:], lambda: [plain.experiment.pixels(images)])
+    names = [plain.classes[plain.tasks[1]][best] for best in logits.argmax(1).tolist()]
+    copy = tmp_path / "run"
+    shutil.copytree(plain.folder.path, copy, ignore=shutil.ignore_patterns("inference", "logits", "state"))
+    alone = ClassifierRun(copy)
+    alone.folder.task_file(0, plain.tasks[0]).unlink()
+    alone.inference = rule
+    ask = alone.asker("2")
+    assert [ask(image)[1][0][0] for image in images] == names
 
 
 def test_rules_that_keep_something_are_refused_where_tasks_go_on_changing(tmp_path, changing):
