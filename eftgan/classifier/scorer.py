@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import task_state
-from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.trainer import check_head
 from eftgan.errors import UserError
@@ -22,7 +21,6 @@ from eftgan.evaluation.task_inference import (
     shares_features,
 )
 from eftgan.files import file_digest
-from eftgan.names import INFERENCE
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
@@ -153,8 +151,8 @@ class ClassifierScorer:
         counts = growth(model, (3, size, size), run.tasks[through])
         details = {key: value for key, value in dataclasses.asdict(counts).items() if key != "layers"}
         details["bytes_shared"] = details.pop("bytes_base")
-        if kept := read_task_file(run.folder.task_file(through, run.tasks[through])).states.get(INFERENCE):
-            details["kept_parameters"] = sum(tensor.numel() for tensor in kept.values())
+        kept = run.kept.stored(rule_named(run.inference), run.tasks[through])
+        details["kept_parameters"] = sum(tensor.numel() for tensor in kept.values())
         details["bytes_task"] = run.folder.task_file(through, run.tasks[through]).stat().st_size
         return self._line(through, through, "growth", counts.parameter_growth, 0, details)
 

@@ -137,6 +137,23 @@ def test_a_run_goes_by_another_rule_without_training_again(folder, plain):
     assert {s.details.get("inference") for s in lines} == {None}
 
 
+def kept_numbers(run: ClassifierRun) -> list[int]:
+    """What the newest growth lines say that each task keeps."""
+    lines = {s.tested_on: s.details["kept_parameters"] for s in read_scores(run.folder.scores) if s.metric == "growth"}
+    return [lines[task] for task in run.tasks]
+
+
+def test_growth_counts_what_the_rule_in_use_keeps_whatever_the_tasks_files_hold(folder, plain, keeping):
+    counts = [sum(t.numel() for t in keeping.kept.stored(rule_named(RULE), task).values()) for task in keeping.tasks]
+    assert kept_numbers(keeping) == counts
+    assert kept_numbers(plain) == [0, 0]
+    other = train_classifier(experiment(folder / "plain", f"inference={RULE}"), "test")
+    assert kept_numbers(other) == counts
+    train_classifier(experiment(folder / "plain"), "test")
+    shutil.copytree(keeping.folder.path, folder / "other")
+    assert kept_numbers(train_classifier(experiment(folder / "other"), "test")) == [0, 0]
+
+
 def test_an_image_is_classified_by_the_rule_of_the_run(keeping):
     image = keeping.labelled[1].test.fetch(torch.tensor([0]))[0][0]
     model = keeping.classifier(1)
