@@ -10,7 +10,7 @@ from eftgan.adapters import task_state
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.trainer import check_head
 from eftgan.errors import UserError
-from eftgan.evaluation.accuracy import TIL, accuracies
+from eftgan.evaluation.accuracy import CIL, TASK, TIL, accuracies
 from eftgan.evaluation.growth import growth
 from eftgan.evaluation.rules import AUTO, Said, rule_named
 from eftgan.evaluation.task_inference import (
@@ -44,14 +44,19 @@ class ClassifierScorer:
         name = self.run.tasks[through]
         weights = file_digest(self.run.folder.task_file(through, name))
         rule = self.run.inference
-        lines = read_scores(self.run.folder.scores)
-        known = {
-            (line.trained_through, line.details.get("weights"), line.details.get("inference", AUTO)) for line in lines
+        before = [line for line in read_scores(self.run.folder.scores) if line.trained_through == name]
+        measured = {  # by accuracies alone: lines of seconds are not written anew with every rule, and outlive it
+            (line.details.get("weights"), line.details.get("inference", AUTO))
+            for line in before
+            if line.metric in (TIL, CIL, TASK)
         }
-        if (name, weights, rule) in known:  # all lines of a task are written at once
+        if (weights, rule) in measured:  # all lines of a task are written at once
+            return False
+        there = self.there(through)
+        if before and not there:  # nothing to measure
             return False
         model = self.model(through)
-        lines = [line for tested in self.there(through) for line in self._accuracies(model, through, tested)]
+        lines = [line for tested in there for line in self._accuracies(model, through, tested)]
         if record:
             lines.append(self._seconds(through, record))
         subject = {"weights": weights} | ({"inference": rule} if rule != AUTO else {})

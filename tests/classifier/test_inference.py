@@ -137,6 +137,16 @@ def test_a_run_goes_by_another_rule_without_training_again(folder, plain):
     assert {s.details.get("inference") for s in lines} == {None}
 
 
+def test_a_run_goes_back_to_a_rule_whose_seconds_alone_are_still_known(folder, keeping):
+    shutil.copytree(keeping.folder.path, folder / "back", ignore=shutil.ignore_patterns("state"))
+    for rule in ("energy", RULE):
+        run = train_classifier(experiment(folder / "back", f"inference={rule}"), "test")
+        lines = [s for s in read_scores(run.folder.scores) if s.metric == CIL]
+        assert {s.details["inference"] for s in lines} == {rule}
+    seconds = [s for s in read_scores(run.folder.scores) if s.metric == "seconds"]
+    assert len(seconds) == 2  # without a state nobody knows again what training took
+
+
 def kept_numbers(run: ClassifierRun) -> list[int]:
     """What the newest growth lines say that each task keeps."""
     lines = {s.tested_on: s.details["kept_parameters"] for s in read_scores(run.folder.scores) if s.metric == "growth"}
