@@ -10,6 +10,7 @@ INITS = ("previous", "identity", "random")  # where a new task starts, beside th
 NEAREST = "nearest"  # stands in configs for the name of the earlier task with the most similar images
 GENERATOR, CLASSIFIER = "generator", "classifier"  # roles of networks, beside "discriminator64" and so on
 INFERENCE = "inference"  # stands in task files where a role does: what a task keeps to be told from others
+AUTO = "auto"  # stands in configs for the rule of task inference that suits the method
 BASE_NAME = "base"  # stands in mixes and ways for the base network, where no task has that name
 REAL = "real"  # stands in score lines for the last task trained, where real images are compared with real ones
 TASK_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)

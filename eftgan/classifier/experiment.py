@@ -14,7 +14,7 @@ from eftgan.classifier.selection import Schedule, SeenImages
 from eftgan.config import Choice, Count, Local, Share
 from eftgan.data.labelled import open_labelled
 from eftgan.data.pixels import Pixels
-from eftgan.data.sequences import recorded_path
+from eftgan.data.sequences import built_in, data_record, recorded_path
 from eftgan.data.splits import ClassSource, LabelledTask, labelled_tasks, task_names_of, without_held_out
 from eftgan.errors import UserError
 from eftgan.evaluation.rules import AUTO, RULES, rule_named
@@ -213,6 +213,20 @@ def open_auxiliary(experiment: ClassifierExperiment) -> SeenImages | None:
     data = recorded_path(wanted.data, RunFolder(Path(experiment.out)).data_records().get(AUXILIARY))
     train, _, classes = open_labelled(data, size=experiment.network.size, limit=wanted.limit)
     return SeenImages([train], [len(classes)])
+
+
+def auxiliary_record(experiment: ClassifierExperiment) -> dict[str, str] | None:
+    """What a run remembers of its unlabelled images; others than it was started with are refused."""
+    wanted = experiment.auxiliary
+    if wanted is None:
+        return None
+    before = RunFolder(Path(experiment.out)).data_records().get(AUXILIARY, {})
+    data = recorded_path(wanted.data, before)
+    digest = None if built_in(data) else open_labelled(data, size=experiment.network.size, limit=1)[0].digest
+    known, named = before.get("digest"), built_in(before.get("typed", data))
+    if known not in (None, digest) or named != built_in(data):
+        raise UserError(f"auxiliary.data: {data} holds other images than this run was started with; put those back")
+    return data_record(wanted.data, digest)
 
 
 def check_images(task: LabelledTask, batch: int) -> None:

@@ -13,7 +13,7 @@ from eftgan.adapters.taskfile import read_task_file
 from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
 from eftgan.errors import UserError
-from eftgan.evaluation.rules import Rule, Said
+from eftgan.evaluation.rules import AUTO, RULES, Rule, Said
 from eftgan.evaluation.task_inference import common_features, image_batches, said_by_task
 from eftgan.files import file_digest
 from eftgan.methods import Method
@@ -22,6 +22,12 @@ from eftgan.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from eftgan.classifier.run import ClassifierRun
+
+
+NO_FEATURES = (
+    "looks at what a task's output layer reads, which here is not one vector of features (columns, side networks or "
+    "units of its own)"
+)
 
 
 def look(
@@ -41,10 +47,11 @@ def look(
 def require_features(rule: Rule, model: nn.Module) -> None:
     """Refuse a rule that looks at features where a head reads more than those of one trunk."""
     if rule.asks and not tasks_share_batches(model):
-        raise UserError(
-            "inference: this rule looks at what a task's output layer reads, which here is not one vector of features "
-            "(columns, side networks or units of its own); choose entropy, max-softmax, energy, margin or calibrated"
-        )
+        raise _refusal(NO_FEATURES, [name for name, each in RULES.items() if not each.asks])
+
+
+def _refusal(why: str, others: Sequence[str]) -> UserError:
+    return UserError(f"inference: this rule {why}; choose one that does not: {', '.join([AUTO, *others])}")
 
 
 class KeptStatistics:
@@ -55,23 +62,42 @@ class KeptStatistics:
         self._known: dict[str, dict[str, Tensor]] = {}  # by task, what was asked for so far
         self._looked: tuple[str, Said] | None = None  # the task whose training images were looked at last
 
+    def obstacle(self, rule: Rule) -> str | None:
+        """Why the rule cannot be used on this run, in words that follow "this rule"; none where it can."""
+        if rule.keeps and not self.run.keeps_tasks:
+            return (
+                f"has every task keep something, which no longer holds where {self.run.experiment.method.name} goes on "
+                "changing the weights that tasks share"
+            )
+        return NO_FEATURES if rule.asks and not self.run.has_features else None
+
+    def require(self, rule: Rule) -> None:
+        """Refuse a rule that cannot be used on this run."""
+        if why := self.obstacle(rule):
+            raise _refusal(why, [name for name, each in RULES.items() if self.obstacle(each) is None])
+
     def of(self, rule: Rule, tasks: Sequence[str], model: nn.Module | None = None) -> list[dict[str, Tensor]]:
         """By task, what the rule needs: its own, and what the first task keeps for all.
 
         model: the classifier, for tasks that the rule must be fitted to.
         """
-        if rule.keeps and not self.run.keeps_tasks:
-            raise UserError(
-                f"{self.run.folder.path}: {self.run.experiment.method.name} goes on changing the weights that tasks "
-                "share, so that what an earlier task keeps for this rule no longer holds; choose one that keeps "
-                "nothing: auto, entropy, max-softmax, max-logit, energy or margin"
-            )
+        self.require(rule)
         for_all = self._for_all(rule, model)
         return [{**for_all, **self._of_task(rule, task, model)} for task in tasks]
 
+    def stored(self, rule: Rule, task: str) -> dict[str, Tensor]:
+        """What the task keeps for the rule, as far as it was fitted: from its file, or from the one beside it."""
+        known, index = self._known.setdefault(task, {}), self.run.tasks.index(task)
+        names, path = rule.kept_by(index), self.run.folder.task_file(index, task)
+        if missing(names, known):
+            known |= read_task_file(path).states.get(INFERENCE, {})
+        if missing(names, known):
+            known |= self._beside(index, task, path)
+        return {key: known[key] for key in names if key in known}
+
     def stored_bytes(self, rule: Rule, tasks: Sequence[str]) -> int:
         """What these tasks keep for the rule, all together."""
-        return sum(tensor.nbytes for task in tasks for tensor in self._of_task(rule, task, None).values())
+        return sum(tensor.nbytes for task in tasks for tensor in self.stored(rule, task).values())
 
     def _for_all(self, rule: Rule, model: nn.Module | None) -> dict[str, Tensor]:
         if not rule.first_keeps:
@@ -80,29 +106,28 @@ class KeptStatistics:
         return {key: first[key] for key in rule.first_keeps}
 
     def _of_task(self, rule: Rule, task: str, model: nn.Module | None) -> dict[str, Tensor]:
-        known, index = self._known.setdefault(task, {}), self.run.tasks.index(task)
-        names = rule.kept_by(index)
-        if missing(names, known):
-            path = self.run.folder.task_file(index, task)
-            known |= read_task_file(path).states.get(INFERENCE, {})
-            if missing(names, known):
-                known |= self._beside(rule, index, task, path, model)
-        return {key: known[key] for key in names}
-
-    def _beside(self, rule: Rule, index: int, task: str, path: Path, model: nn.Module | None) -> dict[str, Tensor]:
-        """From the file beside the task's, which is written where it does not hold what the rule needs."""
-        beside, weights = self.run.folder.inference_file(index, task), file_digest(path)
-        kept: dict[str, Tensor] = {}
-        if beside.exists():
-            tensors, facts = read_tensors(beside)
-            kept = tensors if facts.get("weights") == weights else {}
+        index, kept = self.run.tasks.index(task), self.stored(rule, task)
         if missing(rule.kept_by(index), kept):
-            for_all = self._for_all(rule, model) if index else {}
-            images = self._training_images(task)
-            own = dataclasses.replace(self._look(rule, index, images, model), kept=for_all)
-            kept = kept | rule.fit(own, images.targets)
-            write_tensors(beside, kept, {"weights": weights})
+            self._fit(rule, index, task, model)
+            kept = self.stored(rule, task)
         return kept
+
+    def _beside(self, index: int, task: str, path: Path) -> dict[str, Tensor]:
+        """From the file beside the task's; nothing where there is none, or one of other weights."""
+        beside = self.run.folder.inference_file(index, task)
+        if not beside.exists():
+            return {}
+        tensors, facts = read_tensors(beside)
+        return tensors if facts.get("weights") == file_digest(path) else {}
+
+    def _fit(self, rule: Rule, index: int, task: str, model: nn.Module | None) -> None:
+        """Write what the task has to keep for the rule to the file beside the task's."""
+        for_all = self._for_all(rule, model) if index else {}
+        images, path = self._training_images(task), self.run.folder.task_file(index, task)
+        own = dataclasses.replace(self._look(rule, index, images, model), kept=for_all)
+        kept = self._beside(index, task, path) | rule.fit(own, images.targets)
+        write_tensors(self.run.folder.inference_file(index, task), kept, {"weights": file_digest(path)})
+        self._known[task] |= kept
 
     def _look(self, rule: Rule, index: int, images: LabelledImages, model: nn.Module | None) -> Said:
         """One look serves all rules that are fitted to a task one after the other."""

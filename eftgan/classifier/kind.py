@@ -5,7 +5,13 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from eftgan.classifier.experiment import AUXILIARY, ClassifierExperiment, open_auxiliary, open_classes
+from eftgan.classifier.experiment import (
+    AUXILIARY,
+    ClassifierExperiment,
+    auxiliary_record,
+    open_auxiliary,
+    open_classes,
+)
 from eftgan.classifier.networks import build_network
 from eftgan.classifier.run import ClassifierRun, note_classes
 from eftgan.classifier.scorer import ClassifierScorer
@@ -48,8 +54,8 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
             source.name: data_record(source.data, digests.get(task_names_of(source)[0]))
             for source in experiment.class_sources
         }
-        if experiment.auxiliary is not None:
-            records[AUXILIARY] = data_record(experiment.auxiliary.data)
+        if (auxiliary := auxiliary_record(experiment)) is not None:
+            records[AUXILIARY] = auxiliary
         return records
 
     def find_nearest(

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.scorer import ClassifierScorer
 from eftgan.evaluation.accuracy import CIL, TASK, TIL
-from eftgan.evaluation.rules import rule_named
+from eftgan.evaluation.rules import AUTO, RULES, rule_named
 
 COLUMNS = ("rule", "after", "tested on", CIL, TASK, TIL, "images", "bytes kept per task")
 
@@ -25,11 +26,25 @@ class RuleScore:
     kept_bytes: float  # per task, on average
 
 
+def usable_rules(run: ClassifierRun) -> tuple[list[str], str]:
+    """All rules that can be used on a run, and a line that says which cannot and why; empty where all can."""
+    usable, refused = [], dict[str, list[str]]()
+    for name in (AUTO, *RULES):
+        if why := run.kept.obstacle(rule_named(name)):
+            refused.setdefault(why, []).append(name)
+        else:
+            usable.append(name)
+    reasons = "; ".join(f"{', '.join(names)}: each {why}" for why, names in refused.items())
+    return usable, f"left out: {reasons}" if refused else ""
+
+
 def score_rules(scorer: ClassifierScorer, through: int, names: Sequence[str]) -> list[RuleScore]:
     """Every rule on every seen task's test images; what is missing is fitted first, on training images alone."""
     run, found = scorer.run, []
     model, seen = scorer.model(through), scorer.run.tasks[: through + 1]
     asking = sorted((rule_named(name) for name in names), key=lambda rule: "common" not in rule.asks)
+    for rule in asking:  # before any work
+        run.kept.require(rule)
     for task in seen:  # one look at a task's training images serves all rules
         for rule in asking:
             run.kept.of(rule, [task], model)

@@ -9,12 +9,13 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from eftgan.adapters import task_names
+from eftgan.adapters.bank import tasks_share_batches
 from eftgan.classifier.experiment import ClassifierExperiment, open_classes
 from eftgan.classifier.kept import KeptStatistics
 from eftgan.classifier.networks import build_network
 from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
-from eftgan.evaluation.rules import Said, rule_named
+from eftgan.evaluation.rules import Rule, Said, rule_named
 from eftgan.evaluation.task_inference import (
     common_features,
     completed,
@@ -72,7 +73,7 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
 
         tasks: those that it is wanted for (all that were seen by then); of frozen shared weights, no others are read.
         """
-        network = build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
+        network = self._without_tasks()
         indices = [after]
         if self.keeps_tasks:
             read_shared(self.folder, {CLASSIFIER: network})
@@ -81,14 +82,28 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
             read_task(self.folder, index, self.tasks[index], CLASSIFIER, network, self.experiment.method)
         return network.eval()
 
+    @functools.cached_property
+    def has_features(self) -> bool:
+        """Whether every task's head reads one vector of features, and nothing beside it."""
+        return tasks_share_batches(self._without_tasks())
+
+    def _without_tasks(self) -> nn.Module:
+        return build_network(self.experiment, len(self.classes[self.tasks[0]]), pretrained=False)
+
     def classify(self, image: Tensor, task: str | None = None) -> Verdict:
         """The task of a uint8 (3, S, S) image (inferred if not given) and its classes by probability."""
         return self.asker(task)(image)
 
     def asker(self, task: str | None = None) -> Callable[[Tensor], Verdict]:
-        """What classifies one image after another, with the network built once."""
-        names = self.present if task is None else [self.trained[self.index(task)]]
+        """What classifies one image after another, with the network built once.
+
+        With the task given nothing is inferred: its logits decide, as in accuracy-TIL, and no other file is needed.
+        """
+        if task is not None:
+            return self._asker_of(self.trained[self.index(task)])
+        names = self.present
         network = self.classifier(len(self.trained) - 1, names)
+        self.kept.of(self._rule(network, names), names, network)  # what cannot be used is refused before any image
 
         def classify(image: Tensor) -> Verdict:
             answers, found = self.answers(image, network, names)
@@ -96,21 +111,38 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
 
         return classify
 
+    def _asker_of(self, task: str) -> Callable[[Tensor], Verdict]:
+        network, turns = self.classifier(len(self.trained) - 1, [task]), self.experiment.method.outputs_per_class
+
+        def classify(image: Tensor) -> Verdict:
+            (logits,) = logits_together(network, [task], self.experiment.pixels(image[None]), turns)
+            return task, self._ranked(task, logits)
+
+        return classify
+
     def answers(self, image: Tensor, network: nn.Module, tasks: Sequence[str]) -> tuple[list[Answer], int]:
         """What each task says of a uint8 (3, S, S) image, and the place of the one that is believed."""
         x, turns, asked = self.experiment.pixels(image[None]), self.experiment.method.outputs_per_class, list(tasks)
-        rule = rule_named(self.inference, shares_features(network, asked))
+        rule = self._rule(network, asked)
+        kept = self.kept.of(rule, asked, network)
         if "features" in rule.asks:
             said = said_by_task(network, asked, lambda: [x], turns)
         else:
             said = [Said(logits) for logits in logits_together(network, asked, x, turns)]
         common = self._common(network, x) if "common" in rule.asks else None
-        said = completed(said, common, self.kept.of(rule, asked, network))
+        said = completed(said, common, kept)
         answers = []
         for task, own, sure in zip(tasks, said, rule.certainties(said)[:, 0].tolist(), strict=True):
-            shares = zip(self.classes[task], rule.class_scores(own)[0].softmax(0).tolist(), strict=True)
-            answers.append(Answer(task, sure, sorted(shares, key=lambda pair: -pair[1])))
+            answers.append(Answer(task, sure, self._ranked(task, rule.class_scores(own))))
         return answers, int(rule.scores(said).argmax(0))
+
+    def _ranked(self, task: str, scores: Tensor) -> list[tuple[str, float]]:
+        """A task's classes by probability, from its scores (1, classes)."""
+        shares = zip(self.classes[task], scores[0].softmax(0).tolist(), strict=True)
+        return sorted(shares, key=lambda pair: -pair[1])
+
+    def _rule(self, network: nn.Module, tasks: list[str]) -> Rule:
+        return rule_named(self.inference, shares_features(network, tasks))
 
     def _common(self, network: nn.Module, x: Tensor) -> Tensor:
         first = self.tasks[0]

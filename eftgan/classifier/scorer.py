@@ -7,12 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import task_state
-from eftgan.adapters.taskfile import read_task_file
-from eftgan.classifier.kept import require_features
 from eftgan.classifier.run import ClassifierRun
 from eftgan.classifier.trainer import check_head
 from eftgan.errors import UserError
-from eftgan.evaluation.accuracy import TIL, accuracies
+from eftgan.evaluation.accuracy import CIL, TASK, TIL, accuracies
 from eftgan.evaluation.growth import growth
 from eftgan.evaluation.rules import AUTO, Said, rule_named
 from eftgan.evaluation.task_inference import (
@@ -23,7 +21,6 @@ from eftgan.evaluation.task_inference import (
     shares_features,
 )
 from eftgan.files import file_digest
-from eftgan.names import INFERENCE
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
@@ -47,14 +44,19 @@ class ClassifierScorer:
         name = self.run.tasks[through]
         weights = file_digest(self.run.folder.task_file(through, name))
         rule = self.run.inference
-        lines = read_scores(self.run.folder.scores)
-        known = {
-            (line.trained_through, line.details.get("weights"), line.details.get("inference", AUTO)) for line in lines
+        before = [line for line in read_scores(self.run.folder.scores) if line.trained_through == name]
+        measured = {  # by accuracies alone: lines of seconds are not written anew with every rule, and outlive it
+            (line.details.get("weights"), line.details.get("inference", AUTO))
+            for line in before
+            if line.metric in (TIL, CIL, TASK)
         }
-        if (name, weights, rule) in known:  # all lines of a task are written at once
+        if (weights, rule) in measured:  # all lines of a task are written at once
+            return False
+        there = self.there(through)
+        if before and not there:  # nothing to measure
             return False
         model = self.model(through)
-        lines = [line for tested in self.there(through) for line in self._accuracies(model, through, tested)]
+        lines = [line for tested in there for line in self._accuracies(model, through, tested)]
         if record:
             lines.append(self._seconds(through, record))
         subject = {"weights": weights} | ({"inference": rule} if rule != AUTO else {})
@@ -96,7 +98,6 @@ class ClassifierScorer:
         """Accuracies on one task's test images under a rule, and the tasks whose logits an earlier measurement left."""
         seen = self.run.tasks[: through + 1]
         rule = rule_named(inference, shares_features(model, seen))
-        require_features(rule, model)
         kept = self.run.kept.of(rule, seen, model)  # before anything is said of test images
         said, carried = self._said(model, seen, tested, "features" in rule.asks)
         common = self._common(model, tested) if "common" in rule.asks else None
@@ -155,8 +156,8 @@ class ClassifierScorer:
         counts = growth(model, (3, size, size), run.tasks[through])
         details = {key: value for key, value in dataclasses.asdict(counts).items() if key != "layers"}
         details["bytes_shared"] = details.pop("bytes_base")
-        if kept := read_task_file(run.folder.task_file(through, run.tasks[through])).states.get(INFERENCE):
-            details["kept_parameters"] = sum(tensor.numel() for tensor in kept.values())
+        kept = run.kept.stored(rule_named(run.inference), run.tasks[through])
+        details["kept_parameters"] = sum(tensor.numel() for tensor in kept.values())
         details["bytes_task"] = run.folder.task_file(through, run.tasks[through]).stat().st_size
         return self._line(through, through, "growth", counts.parameter_growth, 0, details)
 

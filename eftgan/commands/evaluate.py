@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inference",
         metavar="RULES",
         help="of a classifier run: compare these rules of task inference, with commas between them, sums as "
-        "entropy+common, or all (docs/inference.md has them); the run itself stays as it is",
+        "entropy+common, or all that the run allows (docs/inference.md has them); the run itself stays as it is",
     )
     parser.add_argument("--out", type=Path, metavar="CSV", help="with --inference: write a table of every task as well")
     parser.add_argument("--weights", type=Path, help="Inception weights (default: searched for, see README)")
@@ -111,16 +111,20 @@ def run(args: argparse.Namespace) -> None:
 
 def _compare_rules(args: argparse.Namespace) -> None:
     """What every rule finds after a task, the last one if no other is named."""
-    from eftgan.classifier.rule_table import as_csv, as_text, score_rules
+    from eftgan.classifier.rule_table import as_csv, as_text, score_rules, usable_rules
     from eftgan.classifier.scorer import ClassifierScorer
-    from eftgan.evaluation.rules import AUTO, RULES, rule_named
+    from eftgan.evaluation.rules import rule_named
     from eftgan.files import write_text
     from eftgan.kinds import open_run
 
     saved = cast("ClassifierRun", open_run(args.run, "classifier"))
     saved.require_trained()
-    typed = [AUTO, *RULES] if args.inference == "all" else [word.strip() for word in args.inference.split(",")]
-    names = list(dict.fromkeys(typed))
+    if args.inference == "all":
+        names, left_out = usable_rules(saved)
+        if left_out:
+            print(left_out)
+    else:
+        names = list(dict.fromkeys(word.strip() for word in args.inference.split(",")))
     for name in names:
         rule_named(name)  # an unknown one is refused before any work
     rounds = [saved.index(task) for task in args.after or saved.trained[-1:]]

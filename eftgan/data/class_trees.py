@@ -1,5 +1,6 @@
 """Labelled images in a folder or an archive: train/<class>/ and test/<class>/, or plain <class>/ folders."""
 
+import functools
 import hashlib
 import os
 from collections.abc import Sequence
@@ -69,12 +70,17 @@ def _held_out_layout(tree: Tree, under: str, share: float) -> Layout:
     except UserError as error:
         raise UserError(f"{tree.path}: {error}") from error
     if os.environ.get("RANK", "0") == "0":
-        print(
+        _say_once(
             f"{tree.path}: no test/ beside its {len(classes)} classes, so {share:.0%} of every class are held out: "
-            f"{len(train)} images to train on, {len(test)} to test on",
-            flush=True,
+            f"{len(train)} images to train on, {len(test)} to test on"
         )
     return Layout(classes, train, test)
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+    """However often a set is opened."""
+    print(line, flush=True)
 
 
 class TreeImages(Dataset):

@@ -29,10 +29,16 @@ def check_sequence(names: Sequence[str]) -> None:
         raise UserError(f"task name used twice: {', '.join(twice)}; every task needs its own")
 
 
+def built_in(typed: str) -> str | None:
+    """The name of a set that is the same wherever its files lie: shapes:12, torchvision:CIFAR10; none for a path."""
+    if typed == "shapes" or typed.startswith(SHAPES_PREFIX):
+        return typed
+    return ":".join(typed.split(":")[:2]) if typed.startswith("torchvision:") else None
+
+
 def data_record(typed: str, digest: str | None = None, converted: Path | None = None) -> dict[str, str]:
     """What a run remembers of a task's data: as it was typed, where that is, the set made of it, and what it holds."""
-    is_path = typed != "shapes" and not typed.startswith((SHAPES_PREFIX, "torchvision:"))
-    record = {"typed": typed, "path": str(Path(typed).expanduser().resolve()) if is_path else typed}
+    record = {"typed": typed, "path": typed if built_in(typed) else str(Path(typed).expanduser().resolve())}
     if converted is not None:
         record["set"] = str(converted)
     return record if digest is None else record | {"digest": digest}

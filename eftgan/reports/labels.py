@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from eftgan.config import FREE_KEYS, parse_yaml
+from eftgan.names import AUTO
 from eftgan.reports.runs import Run
 
-NOT_COMPARED = ("seed", "start", *FREE_KEYS)  # what may differ between the runs of one row
+RULE = "inference"  # free, since nothing is trained anew for another rule; but it makes other scores
+NOT_COMPARED = ("seed", "start", *(key for key in FREE_KEYS if key != RULE))  # may differ between runs of one row
 
 
 def disambiguate_labels(runs: list[Run]) -> list[Run]:
@@ -40,6 +42,8 @@ def _compared(run: Run) -> str:
             place = place.get(name) if isinstance(place, dict) else None
         if isinstance(place, dict):
             place.pop(last, None)
+    if isinstance(config, dict) and config.get(RULE) == AUTO:  # as in configs from before there was a choice
+        del config[RULE]
     return json.dumps(config, sort_keys=True, default=str) if config else ""
 
 

@@ -1,6 +1,7 @@
 """The notes under a table of scores: what the values are based on, and what to be careful about."""
 
 from eftgan.evaluation.metrics import Metric
+from eftgan.names import AUTO
 from eftgan.reports.numbers import extent
 from eftgan.reports.results import MOST_SHOWN, Result, Study
 from eftgan.scores import UNCHANGED, Score
@@ -15,7 +16,9 @@ def score_notes(study: Study, metric: Metric, results: list[Result]) -> list[str
     notes = [
         _explanation(study, metric),
         _behind(scores),
+        _inferred(metric, results),
         _held_out(study),
+        chosen_on_test(results),
         _spread(results, scores),
         _carried([*scores, *said]),
         _fewer(scores, most_samples(results)),
@@ -46,12 +49,37 @@ def _behind(scores: list[Score]) -> str:
     return f"N = {extent({score.n for score in scores})} samples behind each value{against}."
 
 
+def _inferred(metric: Metric, results: list[Result]) -> str:
+    """The rules by which tasks were inferred, unless all are the default."""
+    rows: dict[str, list[str]] = {}
+    for result in results if metric.by_rule else []:
+        for rule in sorted({str(name or AUTO) for name in _details(result, "inference")}):
+            rows.setdefault(rule, []).append(result.label)
+    if set(rows) <= {AUTO}:
+        return ""
+    if len(rows) == 1:
+        return f"The task of an image is inferred by the rule {next(iter(rows))}."
+    named = "; ".join(f"{rule} ({', '.join(labels)})" for rule, labels in rows.items())
+    return f"The task of an image is inferred by different rules: {named}."
+
+
 def _held_out(study: Study) -> str:
     shares = {run.info["held_out"] for run in study.runs if isinstance(run.info.get("held_out"), float)}
     if not shares:
         return ""
     said = ", ".join(f"{share:.0%}" for share in sorted(shares))
     return f"Measured on the {said} of the training images that were held out of training, not on test images."
+
+
+def chosen_on_test(results: list[Result]) -> str:
+    """A warning where an epoch was kept because it was the best on the very images of the scores."""
+    chosen = [result.label for result in results if "test" in _details(result, "selection")]
+    if not chosen:
+        return ""
+    return (
+        f"Caution: the epochs of {', '.join(chosen)} were chosen on the images that are measured here "
+        "(training.selection=test), so these values are too good."
+    )
 
 
 def _spread(results: list[Result], scores: list[Score]) -> str:
@@ -108,6 +136,11 @@ def _different_references(study: Study, metric: Metric) -> str:
                 references.setdefault(score.tested_on, set()).add(str(score.details["reference"]))
     mixed = [task for task, found in references.items() if len(found) > 1]
     return f"Caution: the methods were measured against different real images for {', '.join(mixed)}." if mixed else ""
+
+
+def _details(result: Result, key: str) -> set[object]:
+    """What the lines of a row say about one thing; none where one does not say it."""
+    return {score.details.get(key) for seed in result.seeds for score in seed.values()}
 
 
 def _real_images(score: Score) -> int | None:

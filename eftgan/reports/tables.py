@@ -7,7 +7,7 @@ from typing import Any
 from eftgan.evaluation.metrics import Metric
 from eftgan.reports.growth import Growth
 from eftgan.reports.items import Cell, Table
-from eftgan.reports.notes import CARRIED, FEWER, most_samples, score_notes
+from eftgan.reports.notes import CARRIED, FEWER, chosen_on_test, most_samples, score_notes
 from eftgan.reports.numbers import count, extent, percent
 from eftgan.reports.results import Result, Study, Value, shown_of
 
@@ -57,7 +57,8 @@ def summary_table(study: Study, metric: Metric) -> Table:
         columns["Growth per task"] = lambda result: _growth_cell(growth.get(result.label))
     columns["Seeds"] = lambda result: Cell(str(len(result.seeds)))
     rows = [[cell(result) for cell in columns.values()] for result in results]
-    notes = [EXPLAINED[column] for column in columns if column in EXPLAINED]
+    notes = [note] if (note := chosen_on_test(results)) else []
+    notes += [EXPLAINED[column] for column in columns if column in EXPLAINED]
     notes += [_growth_note("Growth per task", list(growth.values()))] if growth else []
     setting = f" ({metric.setting})" if metric.setting else ""
     caption = f"Results at a glance: {metric.name}{setting}{_unit(metric)}, {metric.direction}."

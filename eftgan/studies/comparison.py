@@ -245,5 +245,6 @@ def first_task(
     kind: AnyKind, data: dict[str, Any], seed: int, out: Path, method: Any = "finetune", name: str = "first"
 ) -> Experiment:
     """The one-task run that others start from."""
+    data = {key: value for key, value in data.items() if key != "inference"}  # whoever starts from it fits its own rule
     alone = {"method": method, "seed": seed, "out": str(out / f"{name}-seed{seed}"), "title": None}
     return build(kind.experiment_type, {**data, **kind.first_tasks(data, 1), **alone})

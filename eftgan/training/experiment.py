@@ -268,10 +268,9 @@ def refuse_other_experiment(before: Experiment, now: Experiment, folder: RunFold
         )
     for key in {**old, **new}:
         top, *place = key.split(".")
-        further = top in ("tasks", "sources") and (
-            int(place[0]) >= len(before.sequence) or place[-1] in ("take", "data")
-        )
-        if old.get(key) == new.get(key) or further or now.is_free(key):
+        further = top in ("tasks", "sources") and (int(place[0]) >= len(before.sequence) or place[-1] == "take")
+        moved = top in ("tasks", "sources", "auxiliary") and place[-1:] == ["data"]
+        if old.get(key) == new.get(key) or further or moved or now.is_free(key):
             continue
         if diverged and key.endswith(LOWERED) and _is_lower(new.get(key), old.get(key)):
             lowered[key] = [old[key], new[key]]

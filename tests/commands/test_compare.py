@@ -6,12 +6,15 @@ import pytest
 import torch
 
 from eftgan.adapters import Together, merge_task, task_state
+from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
 from eftgan.config import build, dump
 from eftgan.errors import UserError
+from eftgan.evaluation.accuracy import CIL
+from eftgan.evaluation.rules import rule_named
 from eftgan.files import file_digest
 from eftgan.gan.kind import train_gan
 from eftgan.gan.run import GanRun
@@ -162,6 +165,20 @@ def test_classifiers_that_take_over_the_first_task_equal_those_that_trained_it(t
             assert file_digest(mine) == file_digest(theirs), (method, task)
         facts = [{(s.tested_on, s.metric, s.n) for s in read_scores(run.folder.scores)} for run in (alone, other)]
         assert facts[0] == facts[1]
+
+
+def test_a_rule_that_the_methods_allow_need_not_suit_the_first_task_that_they_share(tmp_path, tiny_classes):
+    (config := tmp_path / "classes.yaml").write_text(dump(tiny_classes("sources.0.take=2")))
+    compare_methods(config, ["inference=entropy+common"], ["fixed"], [0], tmp_path / "compare")
+    first, fixed = (ClassifierRun(tmp_path / "compare" / f"{name}-seed0") for name in ("first", "fixed"))
+    assert (first.experiment.method.name, first.experiment.inference) == ("finetune", "auto")
+    for index, task in enumerate(fixed.tasks):
+        kept = read_task_file(fixed.folder.task_file(index, task)).states["inference"]
+        assert set(kept) == set(rule_named("entropy+common").kept_by(index))
+    lines = [s for s in read_scores(fixed.folder.scores) if s.metric == CIL]
+    assert [s.details["inference"] for s in lines] == ["entropy+common"] * 3
+    with pytest.raises(UserError, match="inference: entropy\\+common has every task keep something"):
+        plan_comparison(config, ["inference=entropy+common"], ["lwf"], [0], tmp_path / "refused")
 
 
 def test_a_method_of_the_other_kind_is_refused_before_anything_is_trained(tmp_path, tiny_classes):

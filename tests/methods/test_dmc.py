@@ -1,7 +1,11 @@
 """DMC: the double distillation by hand, and its two stages."""
 
+import shutil
+
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.selection import SeenImages
@@ -57,3 +61,29 @@ def test_a_run_trains_with_auxiliary_images_and_notes_them(tiny_classes):
     run = train_classifier(tiny_classes("method=dmc", "auxiliary={data: 'shapes:12', limit: 60}"), "test")
     assert run.trained == run.tasks
     assert run.folder.data_records()["auxiliary images"]["typed"] == "shapes:12"
+
+
+def test_auxiliary_images_that_were_moved_can_be_named_and_others_are_refused(tiny_classes, tmp_path):
+    from eftgan.classifier.kind import train_classifier
+
+    draw = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "before" / f"class{number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path)
+
+    def train(folder, tasks):
+        words = ("method=dmc", f"auxiliary={{data: {folder}}}", f"sources.0.take={tasks}")
+        return train_classifier(tiny_classes(*words), "test")
+
+    train(tmp_path / "before", 1)
+    shutil.copytree(tmp_path / "before", tmp_path / "others")
+    next((tmp_path / "others").rglob("*.png")).unlink()
+    (tmp_path / "before").rename(tmp_path / "moved")
+    with pytest.raises(UserError, match=r"auxiliary\.data: .*others holds other images than this run was started with"):
+        train(tmp_path / "others", 2)
+    with pytest.raises(UserError, match="shapes:12 holds other images"):
+        train("'shapes:12'", 2)
+    run = train(tmp_path / "moved", 2)
+    assert run.trained == run.tasks
+    assert run.folder.data_records()["auxiliary images"]["path"] == str(tmp_path / "moved")

@@ -113,3 +113,12 @@ def test_what_was_trained_is_called_what_its_run_calls_it(make_run, tmp_path):
     text = report([old], tmp_path).text
     assert "One image generator, 4 tasks in a row" in text
     assert "A generative adversarial network learned" in text
+
+
+def test_runs_under_different_rules_of_inference_are_different_rows(rows):
+    assert rows(("a", 0, "inference: auto"), ("b", 1, "inference: energy")) == {"EFT (a)": 1, "EFT (b)": 1}
+    assert rows(("c", 0, "inference: energy"), ("d", 1, "inference: energy")) == {"EFT": 2}
+
+
+def test_the_usual_rule_of_inference_is_that_of_runs_that_had_no_choice(rows):
+    assert rows(("a", 0, "inference: auto"), ("b", 1, "")) == {"EFT": 2}

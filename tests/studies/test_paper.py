@@ -289,3 +289,13 @@ def test_every_kind_can_be_shortened_limited_and_described(tmp_path):
         assert re.search(r"\d", kind.length(half))
         assert kind.length(half) != kind.length(whole)
     assert json.dumps(data["limit"]) == "40"
+
+
+def test_the_page_warns_of_epochs_that_were_chosen_on_test_images(tmp_path):
+    for settings, warned in ((Settings(protocol=("best-on-test",)), True), (Settings(protocol=AUTHORS), False)):
+        text = write_page([plan_of("cifar100-10", tmp_path, settings)], tmp_path)[1].read_text()
+        assert ("best-on-test: the epoch that is best on the test images is kept, so" in text) == warned
+    shorter = Settings(0.1, words=("training.selection=test",))
+    text = write_page([plan_of("cifar100-10", tmp_path, shorter)], tmp_path)[1].read_text()
+    assert "0.1 of the epochs, other settings: figures compare the rows with each other" in text
+    assert "so the figures are too good." in text

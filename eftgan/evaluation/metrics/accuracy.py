@@ -10,6 +10,7 @@ ACCURACY_CIL = Metric(
     unit=" %",
     main=True,
     setting="class-incremental",
+    by_rule=True,
     explanation="Accuracy-CIL is the share of test pictures classified correctly when the task is not given: the "
     "choice is among all classes seen so far, so that it falls with every task even where nothing is forgotten",
 )
@@ -25,4 +26,4 @@ ACCURACY_TIL = Metric(
     "among its own classes, so that it falls only by what is forgotten",
 )
 ACCURACY = Metric(name="accuracy", lower_is_better=False, digits=1, scale=100, unit=" %", main=True)
-TASK_ACCURACY = Metric(name="task-accuracy", lower_is_better=False, digits=1, scale=100, unit=" %")
+TASK_ACCURACY = Metric(name="task-accuracy", lower_is_better=False, digits=1, scale=100, unit=" %", by_rule=True)

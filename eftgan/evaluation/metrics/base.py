@@ -19,6 +19,7 @@ class Metric:
     unit: str = ""
     main: bool = False  # gets figures as well as a table
     setting: str = ""  # what is asked of a classifier, where one metric does not tell all: "task-incremental"
+    by_rule: bool = False  # depends on the rule by which tasks are inferred
     explanation: str = ""  # a sentence without its full stop, for readers who do not know the metric
     depends_on_n: bool = False  # biased, the more so the fewer images: values of different N do not compare
     features: str | None = None  # what it is measured on, if on images: a kind of extractor, "inception" for example

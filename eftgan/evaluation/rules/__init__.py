@@ -7,8 +7,7 @@ from eftgan.evaluation.rules.combined import Combined
 from eftgan.evaluation.rules.common import Common, Joint
 from eftgan.evaluation.rules.confidence import Energy, Entropy, Margin, MaxLogit, MaxSoftmax
 from eftgan.evaluation.rules.density import Density, Relative
-
-AUTO = "auto"  # entropy, or max-logit where the tasks share all but their heads
+from eftgan.names import AUTO  # entropy, or max-logit where the tasks share all but their heads
 
 STANDARDISED = "z-"  # before the name of a rule
 

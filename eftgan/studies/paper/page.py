@@ -85,16 +85,22 @@ def _about(plan: Plan) -> str:
 
 
 def _caution(plan: Plan) -> str | None:
-    """Why ours is no repetition of the paper's."""
+    """Why ours is no repetition of the paper's, or better than it should be."""
     settings, count, whole = plan.settings, plan.trained_tasks, len(plan.tasks)
     reasons = [f"{settings.budget:g} of the epochs"] * (settings.budget != 1)
     reasons += ["a small form of the experiment"] * settings.small
     reasons += [f"{count} of {whole} tasks"] * (count < whole)
     reasons += [f"{settings.limit:,} images"] if settings.limit else []
     reasons += ["other settings"] * bool(settings.words)
-    if not reasons:
-        return None
-    return f"{', '.join(reasons)}: figures compare the rows with each other, and do not repeat the paper's experiment."
+    sentences = []
+    if reasons:
+        what = "figures compare the rows with each other, and do not repeat the paper's experiment."
+        sentences.append(f"{', '.join(reasons)}: {what}")
+    if (plan.data("eft").get("training") or {}).get("selection") == "test":
+        sentences.append(
+            "best-on-test: the epoch that is best on the test images is kept, so the figures are too good."
+        )
+    return " ".join(sentences) or None
 
 
 def _caption(plan: Plan, what: str) -> str:
