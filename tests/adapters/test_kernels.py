@@ -69,13 +69,14 @@ def test_low_rank_adds_the_product_of_its_factors():
 
 
 def test_low_rank_taps_add_the_sum_over_both_ranks():
-    network, task = one_layer(nn.Conv1d(2, 1, 2, bias=False), "llora", rank=2)
-    put(network[0].layer.weight, [0, 0, 0, 0])
+    network, task = one_layer(nn.Conv1d(2, 2, 2, bias=False), "llora", rank=2)
+    put(network[0].layer.weight, [0] * 8)
     put(task.a, [1, 2, 0, 1])  # (input, rank)
-    put(task.b, [1, 3])  # (output, rank)
+    put(task.b, [1, 3, 0, 1])  # (output, rank)
     put(task.s, [1, 0, 0, 1, 2, 0, 0, -1])  # S[0,0] = (1, 0), S[0,1] = (0, 1), S[1,0] = (2, 0), S[1,1] = (0, -1)
-    # B S: a = 0: (1, 3), a = 1: (2, -3); input 0: (1, 3) + 2 (2, -3), input 1: (2, -3)
-    assert task.weight(network[0].layer.weight).tolist() == [[[5, -3], [2, -3]]]
+    # B S of the first output: a = 0: (1, 3), a = 1: (2, -3); input 0: (1, 3) + 2 (2, -3), input 1: (2, -3)
+    # of the second: a = 0: (0, 1), a = 1: (0, -1); input 0: (0, 1) + 2 (0, -1), input 1: (0, -1)
+    assert task.weight(network[0].layer.weight).tolist() == [[[5, -3], [2, -3]], [[0, -1], [0, -1]]]
 
 
 def test_left_multiplies_by_factors_behind_a_relu():
@@ -139,7 +140,7 @@ def test_a_merged_branch_is_a_program_for_torch_alone():
 def test_the_fixed_start_differs_by_layer_and_a_random_one_by_the_generator(kind):
     def start(name: str, init: str) -> torch.Tensor:
         network = nn.Sequential()
-        network.add_module(name, nn.Conv2d(3, 4, 3))
+        network.add_module(name, nn.Conv2d(6, 8, 3))
         insert_adapters(network, AdapterConfig(kind=kind, options={"rank": 2}))
         add_task(network, "one", init)
         return torch.cat([tensor.flatten() for tensor in task_state(network, "one").values()])

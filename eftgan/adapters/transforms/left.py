@@ -5,7 +5,8 @@
 
 In the authors' code both factors of every added term start at zero, so that neither ever gets a gradient, and with
 rank above 1 all components start alike and stay so. Here A starts at zero and B does not, and of the components one
-is all ones, while the others begin apart with V at zero.
+is all ones, while the others begin apart with V at zero. A layer's rank is no larger than the numbers of its outputs
+and inputs.
 """
 
 from collections.abc import Callable
@@ -16,22 +17,40 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters.transforms.base import Option
-from eftgan.adapters.transforms.kernel import Kernel, KernelChange, LowRankPlanner, draw, empty
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, LowRankPlanner, draw
 
 
 class Left(KernelChange):
     """U (K, r), S (r, r, p) and V (c, r) of one task at one layer, and A1, B1, A2, B2 unless `additive` is off."""
 
+    u: nn.Parameter
+    s: nn.Parameter
+    v: nn.Parameter
+    a1: nn.Parameter | None
+    b1: nn.Parameter | None
+    a2: nn.Parameter | None
+    b2: nn.Parameter | None
+
     def __init__(self, kernel: Kernel, rank: int, *, additive: bool, bias: bool) -> None:
-        super().__init__(kernel, bias=bias)
-        self.rank = rank
-        outputs, inputs, taps = kernel.outputs, kernel.inputs, kernel.taps
-        self.u, self.s, self.v = empty(outputs, rank), empty(rank, rank, taps), empty(inputs, rank)
-        self.a1: nn.Parameter | None = empty(outputs, rank) if additive else None
-        self.b1: nn.Parameter | None = empty(taps, rank) if additive else None
-        self.a2: nn.Parameter | None = empty(inputs, rank) if additive else None
-        self.b2: nn.Parameter | None = empty(taps, rank) if additive else None
+        super().__init__(kernel, rank, bias=bias)
+        self.additive = additive
+        self.make_factors(self.useful_rank())
         self.set_identity()
+
+    def useful_rank(self) -> int:
+        return min(self.asked, self.kernel.outputs, self.kernel.inputs)
+
+    def shapes(self, rank: int) -> dict[str, tuple[int, ...] | None]:
+        outputs, inputs, taps = self.kernel.outputs, self.kernel.inputs, self.kernel.taps
+        return {
+            "u": (outputs, rank),
+            "s": (rank, rank, taps),
+            "v": (inputs, rank),
+            "a1": (outputs, rank) if self.additive else None,
+            "b1": (taps, rank) if self.additive else None,
+            "a2": (inputs, rank) if self.additive else None,
+            "b2": (taps, rank) if self.additive else None,
+        }
 
     def start(self, generator: torch.Generator | None) -> None:
         draw(self.u, 1.0, generator)
