@@ -60,6 +60,24 @@ def test_linear_layers_before_a_batchnorm_stay_shared_as_with_eft(kind):
     assert insert_adapters(network, AdapterConfig(kind=kind)).transforms == ["2"]
 
 
+@pytest.mark.parametrize("kind", ["lora", "llora", "left"])
+def test_a_bias_goes_wherever_no_batchnorm_of_the_task_would_undo_it(kind):
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3, bias=False)
+    )
+    insert_adapters(network, AdapterConfig(kind=kind))
+    add_task(network, "one")
+    assert network[0].tasks["t001"].own_bias is None
+    x = torch.randn(2, 3, 8, 8)
+    before = network.eval()(x)
+    put(network[3].tasks["t001"].own_bias, [1, 2, 3])
+    torch.testing.assert_close(network(x) - before, torch.tensor([1.0, 2, 3]).view(1, 3, 1, 1).expand_as(before))
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3))
+    insert_adapters(plain, AdapterConfig(kind=kind, bias=False))
+    add_task(plain, "one")
+    assert plain[0].tasks["t001"].own_bias is None
+
+
 def test_low_rank_adds_the_product_of_its_factors():
     network, task = one_layer(nn.Conv1d(1, 2, 2, bias=False), "lora", alpha=0.5)
     put(network[0].layer.weight, [10, 10, 10, 10])

@@ -69,7 +69,7 @@ class KernelChange(Transform):
 
     def __init__(self, kernel: Kernel, rank: int, *, bias: bool) -> None:
         super().__init__()
-        self.kernel, self.asked = kernel, rank
+        self.kernel, self.asked, self.has_bias = kernel, rank, bias
         self.own_bias = empty(kernel.outputs) if bias else None
 
     def useful_rank(self) -> int:
@@ -89,11 +89,17 @@ class KernelChange(Transform):
         self.rank = rank
 
     def adopt(self, state: Mapping[str, Tensor]) -> None:
-        """States of earlier versions have the rank that was asked for in every layer."""
+        """States of earlier versions have the rank that was asked for everywhere, and biases in linear layers alone."""
+        if not state:
+            return
         for rank in {self.asked, self.useful_rank()} - {self.rank}:
             shapes = self.shapes(rank)
             if shapes == {name: tuple(state[name].shape) if name in state else None for name in shapes}:
                 self.make_factors(rank)
+        if self.has_bias and ("own_bias" in state) != (self.own_bias is not None):
+            like = next(self.parameters())
+            made = nn.Parameter(like.new_empty(self.kernel.outputs), like.requires_grad)
+            self.own_bias = made if "own_bias" in state else None
 
     def set_identity(self) -> None:
         self._begin_with(torch.Generator().manual_seed(zlib.crc32(self.kernel.layer.encode())))
@@ -149,7 +155,7 @@ def stays_shared(site: Site) -> str | None:
 
 @dataclass(frozen=True)
 class LowRankPlanner(Planner):
-    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too.
+    """On every convolution and linear layer but those that EFT leaves shared; with a bias unless BatchNorm undoes it.
 
     rank: of a task's change, at most.
     """
@@ -162,8 +168,7 @@ class LowRankPlanner(Planner):
     def plan(self, site: Site) -> Plan | str:
         if reason := stays_shared(site):
             return reason
-        kernel = Kernel.of(site)
-        return Plan("weight", self.maker(kernel, kernel.linear and site.config.bias))
+        return Plan("weight", self.maker(Kernel.of(site), site.config.bias and not site.norm_follows))
 
     def maker(self, kernel: Kernel, bias: bool) -> Callable[[], KernelChange]:
         """What makes a new task's change of such a kernel."""
