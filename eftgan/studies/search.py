@@ -219,6 +219,8 @@ def begins_alike(experiment: Experiment, first: Experiment) -> bool:
     mine, its = ({k: v for k, v in plain(each.training).items() if _counts(k)} for each in (experiment, first))
     if mine != its or method.own_first_task != first.method.own_first_task or experiment.start is not None:
         return False
+    if method.first_rates != first.method.first_rates:
+        return False
     try:
         experiment.check_start(first)
     except UserError:

@@ -19,6 +19,7 @@ from eftgan.gan.run import GanRun
 from eftgan.scores import read_scores
 from eftgan.studies.comparison import plan_comparison
 from eftgan.studies.findings import Finding, best_of, changes, read_findings
+from eftgan.studies.search import begins_alike
 
 from ..conftest import TINY, TINY_CLASSES
 
@@ -52,6 +53,16 @@ def searched(tmp_path_factory) -> Path:
     config = write_config(folder, [*TINY, "evaluation={features: none, samples: 8}"], GanExperiment)
     tune(config, RATES, "training.batch=3", *ON_CHECKS)
     return folder
+
+
+@pytest.mark.parametrize(("base", "alike"), [("method.base=train", True), ("method.base=pretrained", False)])
+def test_trials_share_a_first_task_unless_their_rates_hold_in_it(tiny, base, alike):
+    base_weights = "base_weights=netG.pth" if "pretrained" in base else "base_weights=null"
+    words = ["method={name: eft, discriminator: full}", base, base_weights]
+    first = tiny(*words, "tasks=[{name: discs, data: 'shapes:discs', limit: 24}]")
+    assert begins_alike(tiny(*words), first)
+    assert begins_alike(tiny(*words, "method.later_rate=4"), first) == alike
+    assert begins_alike(tiny(*words, "method.discriminator_rate=2"), first) == alike
 
 
 def test_trials_begin_with_one_first_task_and_equal_runs_that_trained_it(searched, tiny):
