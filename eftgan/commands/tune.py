@@ -81,7 +81,9 @@ def plan(args: argparse.Namespace) -> "Search":
     metric = args.metric or kind.tuning_metrics[0]
     if metric not in kind.tuning_metrics:
         raise UserError(f"--metric {metric}: a {kind.name} is judged by one of {', '.join(kind.tuning_metrics)}")
-    names = build(kind.experiment_type, with_overrides(read_yaml(config), fixed), str(config)).task_names
+    experiment = build(kind.experiment_type, with_overrides(read_yaml(config), fixed), str(config))
+    experiment.check_given(fixed)
+    names = experiment.task_names
     on = [task.strip() for task in args.on.split(",")] if args.on else names
     unknown = [task for task in on if task not in names]
     if unknown:

@@ -102,6 +102,7 @@ class Search:
         for axis in self.axes:
             for choice in axis.choices or (_example(axis),):
                 experiment = self._experiment(example | {axis.key: choice}, self.question.seeds[0], "trial")
+                experiment.check_given([axis.override(choice)])
         if not self.out.exists():
             self.kind.open_tasks(experiment, 1)
 

@@ -180,6 +180,8 @@ def test_a_classifier_is_judged_on_a_share_of_each_class_and_never_on_test_image
         (["method.laterrate=1,2"], "did you mean method.later_rate"),
         ([RATES, "tasks.1.data=nowhere.lmdb"], "no LMDB at nowhere.lmdb"),
         ([RATES, "--trials", "0"], "at least one"),
+        ([RATES, "training.epochs=3"], "training.epochs=3 has no effect where the config sets training.steps"),
+        (["training.epochs=3,4"], "training.epochs=3 has no effect where the config sets training.steps"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_written(config, capsys, words, message):
