@@ -5,7 +5,17 @@ import torch
 from adapter_tools import output_of, randomise
 from torch import Tensor, nn
 
-from eftgan.adapters import AdapterConfig, add_task, insert_adapters, load_task, load_task_file, save_task, task_state
+from eftgan.adapters import (
+    AdapterConfig,
+    add_task,
+    at_strength,
+    insert_adapters,
+    load_task,
+    load_task_file,
+    mixed_network,
+    save_task,
+    task_state,
+)
 from eftgan.adapters.layout import restore_layout, task_layout
 from eftgan.adapters.transforms.groups import widened
 from eftgan.errors import UserError
@@ -96,6 +106,18 @@ def test_a_network_state_of_an_earlier_version_is_read_as_it_was(kind):
     capped = to_an_image(kind, task="old")
     fresh.load_state_dict(capped.state_dict())  # and back
     assert torch.equal(output_of(fresh, "old", X), output_of(capped, "old", X))
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_task_of_an_earlier_version_has_strengths(kind):
+    old = uncapped(kind)
+    base, half, task = (mixed_network(old, at_strength({"old": 1.0}, share))(X) for share in (0.0, 0.5, 1.0))
+    assert torch.allclose(base, output_of(old, None, X), atol=1e-6)
+    assert torch.allclose(task, output_of(old, "old", X), atol=1e-5)
+    assert not torch.allclose(half, base, atol=1e-2)
+    add_task(old, "new", "identity")
+    with pytest.raises(UserError, match="transforms or heads of other sizes cannot be mixed: '0"):
+        mixed_network(old, {"old": 0.5, "new": 0.5})
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
