@@ -58,6 +58,7 @@ class Search:
     axes: list[Axis]
     out: Path
     command: str
+    cache: Path | None = None  # statistics of a GAN's real images; None: .statistics in `out`
 
     @property
     def metric(self) -> Metric:
@@ -152,7 +153,7 @@ class Search:
 
     def _judge(self, job: Job) -> dict[str, float]:
         run = self.kind.run_type(job.folder.path)
-        self.kind.measure(run, self.metric.name, self.question.on, self.out / ".statistics")
+        self.kind.measure(run, self.metric.name, self.question.on, self.cache or self.out / ".statistics")
         scores = final_scores(run, self.metric.name, self.question.on)
         if not all(map(math.isfinite, scores.values())):
             raise UserError(f"{job.folder.path}: {self.metric.name} is not finite")

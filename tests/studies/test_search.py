@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,31 @@ def test_a_second_call_trains_nothing_and_another_question_is_refused(searched, 
     with pytest.raises(SystemExit):
         tune(searched / "tiny.yaml", "method.later_rate=1,8", "training.batch=3", *ON_CHECKS)
     assert "holds a search with another axes" in capsys.readouterr().err
+
+
+def test_statistics_of_real_images_are_kept_where_the_cache_is(searched, tmp_path, monkeypatch):
+    """A finished search is judged again: what it measured is gone, and so are its own statistics."""
+    copy = Path(shutil.copytree(searched, tmp_path / "copy"))
+    shutil.rmtree(copy / "tune/.statistics")
+    for path in [*copy.glob("tune/trial-0*.json"), *copy.glob("tune/trials.journal*")]:
+        path.unlink()
+    for scores in copy.glob("tune/trial-*/scores.jsonl"):
+        scores.unlink()
+    monkeypatch.setattr(GAN, "is_finished", lambda experiment: True)
+    tune(copy / "tiny.yaml", RATES, "training.batch=3", *ON_CHECKS, "--cache", str(tmp_path / "cache"))
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".safetensors"]
+    assert not (copy / "tune/.statistics").exists()
+    assert [each.scores for each in read_findings(copy / "tune")] == [
+        each.scores for each in read_findings(searched / "tune")
+    ]
+
+
+def test_a_classifier_has_no_statistics_of_real_images(tmp_path, capsys):
+    config = write_config(tmp_path, TINY_CLASSES, ClassifierExperiment)
+    with pytest.raises(SystemExit) as ended:
+        tune(config, "method.later_rate=1,2", "--cache", "cache")
+    assert ended.value.code == 2
+    assert "--cache cache: keeps statistics of a GAN's images" in capsys.readouterr().err
 
 
 @pytest.mark.slow
