@@ -111,6 +111,23 @@ def test_left_multiplies_by_factors_behind_a_relu():
     assert task.weight(network[0].layer.weight).tolist() == [[[12, -9], [3, 1.5]], [[14, -8], [6, 3]]]
 
 
+def test_left_of_a_linear_layer_multiplies_and_adds_a_matrix_of_the_rank():
+    network, task = one_layer(nn.Linear(2, 2), "left")
+    put(network[0].layer.weight, [1, 2, 3, 4])
+    put(task.u, [1, 2])
+    put(task.v, [2, 3])
+    assert task.weight(network[0].layer.weight).tolist() == [[2, 6], [12, 24]]
+    put(task.a2, [1, -1])
+    put(task.b2, [10, 20])
+    assert task.weight(network[0].layer.weight).tolist() == [[12, 26], [2, 4]]
+    network, task = one_layer(nn.Linear(2, 2), "left", rank=2, additive=False)
+    put(network[0].layer.weight, [1, 1, 1, 1])
+    put(task.u, [1, 0, 0, 1])
+    put(task.v, [1, 2, 3, 4])  # (input, rank)
+    assert task.weight(network[0].layer.weight).tolist() == [[1, 3], [2, 4]]
+    assert sum(p.numel() for p in task.parameters()) == 2 * (2 + 2) + 2  # and the bias
+
+
 def test_components_of_left_begin_apart_and_all_of_them_learn():
     """In the authors' code all components start alike, so that a rank above 1 is rank 1."""
     torch.manual_seed(0)

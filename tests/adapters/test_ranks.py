@@ -38,6 +38,7 @@ def uncapped(kind: str) -> nn.Module:
     network = to_an_image(kind, task="old")
     for layer in (0, 2):
         transform = network[layer].tasks["t001"]
+        transform.by_taps = True  # of left: linear layers had the form of convolutions
         transform.make_factors(transform.asked)
     if kind != "adafm":
         network[0].tasks["t001"].own_bias = None
