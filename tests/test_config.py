@@ -164,6 +164,28 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(CONFIGS))
 
 
+def test_the_recipes_for_a_cpu_at_64_pixels_grow_as_they_say_and_take_steps_from_the_command_line():
+    from eftgan.commands.growth import gan_growth
+    from eftgan.gan.experiment import GanExperiment
+
+    path = CONFIGS / "gan/cats_birds_churches_towers_64_cpu.yaml"
+    recipes = path.with_suffix("")
+    for recipe, whole, percent in (
+        (path, False, 4.11),
+        (recipes / "eft-plus.yaml", True, 3.88),
+        (recipes / "fastgan-eft-plus.yaml", True, 4.13),
+    ):
+        experiment = load(GanExperiment, recipe, ["training.steps=10"])
+        experiment.check_given(["training.steps=10"])
+        assert experiment.network.sizes == [64]
+        counted = gan_growth(experiment.network, experiment.adapters.config(), whole=whole)
+        assert 100 * counted.parameter_growth == pytest.approx(percent, abs=0.005)
+    with pytest.raises(UserError, match=r"training\.steps=10 has no effect where the config sets tasks\.0\.epochs"):
+        load(GanExperiment, CONFIGS / "gan/cats_birds_churches_towers_64.yaml", ["training.steps=10"]).check_given(
+            ["training.steps=10"]
+        )
+
+
 @pytest.mark.parametrize("path", GAN_CONFIGS, ids=name_of)
 def test_every_gan_config_is_valid_and_builds(path, tmp_path):
     import torch

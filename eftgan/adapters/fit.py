@@ -1,6 +1,6 @@
 """A grown network's state written for a network with other transforms that computes the same."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from torch import Tensor, nn
 
@@ -24,10 +24,19 @@ def with_neutral_transforms(network: nn.Module, state: Mapping[str, Tensor]) -> 
     neutral = tuple(f"{name}.tasks." for name in banks)
     fitted = {key: tensor for key, tensor in own.items() if neutral and key.startswith(neutral)}
     for key in own.keys() - fitted.keys():
-        layer, _, tensor = key.rpartition(".")
-        bank = layer.removesuffix(".layer")
-        for known in (key, f"{bank}.{tensor}" if bank in banks else f"{layer}.layer.{tensor}"):
-            if known in state:
-                fitted[key] = state[known]
-                break
+        known = next((name for name in (key, *_other_names(key, banks)) if name in state), None)
+        if known is not None:
+            fitted[key] = state[known]
     return fitted
+
+
+def _other_names(key: str, banks: Collection[str]) -> Iterator[str]:
+    """What a tensor may be called where its layer has no bank, or has one while it has none here.
+
+    A tensor may lie deep in its layer, as those of a spectral norm do; the nearest module around it comes first.
+    """
+    parts = key.split(".")
+    for place in range(len(parts) - 1, 0, -1):
+        layer, rest = ".".join(parts[:place]), ".".join(parts[place:])
+        bank = layer.removesuffix(".layer")
+        yield f"{bank}.{rest}" if bank != layer and bank in banks else f"{layer}.layer.{rest}"

@@ -13,11 +13,12 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from eftgan.adapters.bank import named_banks, registry_of
+from eftgan.adapters.bank import TaskBank, named_banks, registry_of
 from eftgan.adapters.config import PARTS, Part
 from eftgan.adapters.merge import inference_network, only_task
 from eftgan.adapters.storage import load_task, task_state
 from eftgan.adapters.tasks import own_transforms, task_names
+from eftgan.adapters.transforms import Transform
 from eftgan.errors import UserError
 
 BASE = None  # stands among the names of tasks for the base
@@ -53,10 +54,19 @@ def base_state(model: nn.Module, parts: Collection[Part] = PARTS, *, trained: bo
     row = registry_of(model).row(task_names(model)[0])
     state: dict[str, Tensor] = {}
     for bank_name, bank in named_banks(model):
-        neutral = bank.part in parts if bank.part == "transforms" else trained
-        module = bank.new_module() if neutral else bank.tasks[row[bank.part]]
+        neutral, module = bank.part in parts if bank.part == "transforms" else trained, bank.task(row)
+        module = _neutral(bank, module) if neutral else module
         state |= {f"{bank_name}.{key}": tensor for key, tensor in module.state_dict().items()}
     return state
+
+
+def _neutral(bank: TaskBank, own: nn.Module) -> nn.Module:
+    """A new module for a bank, in the form of one that it has: a task of an earlier version may have another."""
+    module = bank.new_module()
+    if isinstance(module, Transform):
+        module.adopt(own.state_dict())
+        module.set_identity()
+    return module
 
 
 def lone_task(shares: Shares) -> str | None:
@@ -79,10 +89,11 @@ def mixed_state(
     }
     largest, *others = sorted(shares, key=lambda name: -abs(shares[name]))
     mixed = {}
-    for key, tensor in states[largest].items():
-        each = {name: state[key] for name, state in states.items()}
-        if any(one.shape != tensor.shape for one in each.values()):
-            raise UserError(f"tasks with heads of other sizes cannot be mixed: {key!r} differs in shape")
+    for key in dict.fromkeys(key for state in states.values() for key in state):
+        each = {name: state[key] for name, state in states.items() if key in state}
+        if len(each) < len(states) or len({tensor.shape for tensor in each.values()}) > 1:
+            raise UserError(f"tasks with transforms or heads of other sizes cannot be mixed: {key!r} differs in shape")
+        tensor = each[largest]
         mixed[key] = _mean(key, each, shares) if others and tensor.is_floating_point() else tensor  # else a counter
     return mixed
 

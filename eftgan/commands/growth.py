@@ -20,8 +20,8 @@ eftgan growth --model resnet18 --a 8 --b 16
 eftgan growth --model resnet18 --a 8 --b 16 --layers        every layer's effective group sizes
 eftgan growth --model torchvision:resnet50 --classes 100
 eftgan growth --model stackgan stages=3 --a 32 --b 16       keys of the network, as in a config
-eftgan growth --model stackgan --kind lora --rank 31        another kind of transformation
-eftgan growth --model stackgan --kind left --option rank=68 --option additive=false"""
+eftgan growth --model stackgan --kind lora --rank 32        another kind of transformation
+eftgan growth --model stackgan --kind left --option rank=78 --option additive=false"""
 
 USUAL_SIZES = {"alexnet": 224, "vgg16_tiny": 64}
 

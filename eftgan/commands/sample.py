@@ -23,6 +23,7 @@ eftgan sample runs/shapes --task 2 --after 4                task 2 as it was aft
 eftgan sample runs/shapes --task discs --n 500 --images discs/
 eftgan sample hf:USER/NAME --task discs                     a run on the Hub: only what this task needs is fetched
 eftgan sample runs/shapes --task checks --strength 0.5      halfway from the base network to the task
+eftgan sample runs/shapes --task base                       the base network itself
 eftgan sample runs/shapes --mix discs:0.3,checks:0.7        between two tasks
 eftgan sample runs/shapes --task discs --interpolate 16 --out discs.gif
 eftgan sample runs/shapes --across discs,checks,stripes --interpolate 9 --out way.webp"""
@@ -33,7 +34,7 @@ ANIMATED = (".gif", ".webp")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("run", metavar="RUN", help="a run's folder, or what was kept or fetched of it; or hf:USER/NAME")
-    option("--task", help="a task's name or number, or all: one row per task (default: all)")
+    option("--task", help=f"a task's name or number, {BASE_NAME}, or all: one row per task (default: all)")
     option("--n", type=int, default=None, help="how many images (64; of all: 8 per task; of a way: 4)")
     option("--seed", type=int, default=0, help="the same seed gives the same images on one device")
     option("--after", help="as the generator was after this task (default: the last one)")
@@ -87,7 +88,7 @@ def _seen(saved: "GanRun", after: int) -> list[str]:
 def _only_task(args: argparse.Namespace) -> str | None:
     """The task that is all that is needed of a run; none where that may be more."""
     alone = args.mix is None and args.across is None and args.strength is None
-    return args.task if alone and args.task != "all" else None
+    return args.task if alone and args.task not in ("all", BASE_NAME) else None  # the base is drawn with the first
 
 
 def _of_tasks(args: argparse.Namespace) -> str | None:
@@ -135,7 +136,7 @@ def _subjects(saved: "GanRun", after: int, args: argparse.Namespace) -> "dict[st
             raise UserError(f"--across {args.across}: a way needs at least two tasks, for example A,B")
         return {"way": subject(*({name: 1.0} for name in stops))}
     tasks = _seen(saved, after) if _of_tasks(args) == "all" else [name_of(args.task)]
-    return {task: subject({task: 1.0}) for task in tasks if task is not None}
+    return {BASE_NAME if task is BASE else task: subject({task: 1.0}) for task in tasks}
 
 
 def parse_mix(text: str) -> list[tuple[str, float]]:

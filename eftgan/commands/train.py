@@ -142,7 +142,9 @@ def _experiment(kind: "Kind[Any, Any, Any]", args: argparse.Namespace) -> Any:
         overrides.append(f"out={args.resume}")
     else:
         path = find_config(args.config or DEMO, kind.name)
-    return load(kind.experiment_type, path, overrides)
+    experiment = load(kind.experiment_type, path, overrides)
+    experiment.check_given(overrides)
+    return experiment
 
 
 def _config_to_resume(run: Path, kind: str) -> Path:

@@ -40,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of the training images, to judge on (default: {HELD_OUT}; a GAN's with --on: 0, all images of the task)",
     )
     parser.add_argument("--out", type=Path, default=Path("runs/tune"), help="folder of the trials, table and recipe")
+    parser.add_argument(
+        "--cache", type=Path, help="of a GAN: statistics of real images (default: .statistics in --out)"
+    )
     add_launch_arguments(parser)
 
 
@@ -78,10 +81,16 @@ def plan(args: argparse.Namespace) -> "Search":
     config = find_config(args.config)
     before, data = read_yaml(config), with_overrides(read_yaml(config), fixed)
     kind = kind_of_config(data, str(config))
+    if args.cache is not None and kind.name != "gan":
+        raise UserError(
+            f"--cache {args.cache}: keeps statistics of a GAN's images; a {kind.name} has none, leave it out"
+        )
     metric = args.metric or kind.tuning_metrics[0]
     if metric not in kind.tuning_metrics:
         raise UserError(f"--metric {metric}: a {kind.name} is judged by one of {', '.join(kind.tuning_metrics)}")
-    names = build(kind.experiment_type, with_overrides(read_yaml(config), fixed), str(config)).task_names
+    experiment = build(kind.experiment_type, with_overrides(read_yaml(config), fixed), str(config))
+    experiment.check_given(fixed)
+    names = experiment.task_names
     on = [task.strip() for task in args.on.split(",")] if args.on else names
     unknown = [task for task in on if task not in names]
     if unknown:
@@ -89,7 +98,7 @@ def plan(args: argparse.Namespace) -> "Search":
     share = _held_out(args, kind.name)
     words = [word for word in args.settings if word not in fixed]
     question = Question(data, words, metric, on, parse_seeds(args.seeds), share)
-    return Search(kind, config, before, question, axes, args.out, args.command_line)
+    return Search(kind, config, before, question, axes, args.out, args.command_line, args.cache)
 
 
 def _held_out(args: argparse.Namespace, kind: str) -> float:

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -174,6 +174,35 @@ class GanExperiment(Experiment):
         trains_first = task == self.tasks[0] or self.method.fresh
         return [task, *([self.training.first] if trains_first else []), self.training]
 
+    def check_given(self, words: Sequence[str]) -> None:
+        """A config may have lengths that no task uses; whoever types one means it."""
+        given = {word.partition("=")[0].strip() for word in words}
+        keys = [self._length_key(index) for index in range(len(self.tasks))]
+        places: list[tuple[str, Length | GanTraining, list[str]]] = [
+            ("training", self.training, keys),
+            ("training.first", self.training.first, keys[:1]),
+        ]
+        for place, length, counting in places:
+            for key, value in ((f"{place}.steps", length.steps), (f"{place}.epochs", length.epochs)):
+                if value is not None and key in given and key not in counting:
+                    others = list(dict.fromkeys(counting))
+                    raise UserError(
+                        f"{key}={value:g} has no effect where the config sets {_some(others)}: for {key} to count, add "
+                        f"{_some([f'{other}=null' for other in others])}"
+                    )
+
+    def _length_key(self, index: int) -> str:
+        """The key that says how long a task trains, in a sequence."""
+        first = ("training.first", self.training.first)
+        places: list[tuple[str, TaskConfig | Length | GanTraining]] = [
+            (f"tasks.{index}", self.tasks[index]),
+            *([first] if index == 0 else []),
+            ("training", self.training),
+            first,  # where every task is a first one
+        ]
+        place, length = next(each for each in places if each[1].steps or each[1].epochs)
+        return f"{place}.{'steps' if length.steps else 'epochs'}"
+
     def check_start(self, other: "GanExperiment") -> None:
         refuse_differences(self, other, ("seed", "network", "held_out"))
         if self.method.first_transforms != "neutral" and not self.adapters.contain(other.adapters):
@@ -195,6 +224,10 @@ class GanExperiment(Experiment):
     def init_of(self, task: str) -> str:
         own = {each.name: each.init for each in self.tasks}
         return own[task] or self.method.init
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(words[:4]) + (", ..." if len(words) > 4 else "")
 
 
 @dataclass

@@ -44,7 +44,8 @@ class Method:
 
     name: str = "method"
     later_rate: Annotated[
-        Positive, Doc("tasks after the first: their learning rate, as a multiple of the training's own")
+        Positive,
+        Doc("tasks after the first (base: pretrained: all): their learning rate, as a multiple of the training's"),
     ] = 1.0
 
     # Where a method lets people choose one of these four, a field takes the place of the property.
@@ -84,6 +85,11 @@ class Method:
         """Whether what it remembers of a task is known only while the task trains, not from the finished one."""
         return False
 
+    @property
+    def first_rates(self) -> dict[str, float]:
+        """Multiples of the learning rate that hold in the first task: with a pretrained base it is one like all."""
+        return {} if self.base == "train" else {"later_rate": self.later_rate}
+
     def prepare(self, networks: Networks, adapters: Mapping[str, AdapterConfig]) -> None:
         """Put the banks in. GAN methods get the same ones where they can: their first task then is one run."""
         for role, network in networks.items():
@@ -111,7 +117,7 @@ class Method:
 
     def rate(self, role: str, first: bool) -> float:
         """The learning rate of this network's parameters in the task, as a multiple of the training's own."""
-        return 1.0 if first else self.later_rate
+        return 1.0 if first and self.base == "train" else self.later_rate
 
     def trains_on(self, seen: list[str]) -> list[str]:
         """Tasks whose images (and a classifier's heads) training uses while the last of the seen tasks is learned."""

@@ -61,7 +61,10 @@ class FrozenBase(OwnParts):
     discriminator: Annotated[str, Doc("one of WHOLE, or a method's own way"), OnlyFor("gan")] = "full"
     discriminator_rate: Annotated[
         Positive,
-        Doc("tasks after the first: learning rate of whole discriminators, as a multiple of the training's"),
+        Doc(
+            "tasks after the first (base: pretrained: all): learning rate of whole discriminators, as a multiple of "
+            "the training's"
+        ),
         OnlyFor("gan"),
     ] = 1.0
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: theta is frozen from the first task on")] = "train"
@@ -93,10 +96,15 @@ class FrozenBase(OwnParts):
     def trains_shared(self, role: str, first: bool) -> bool:
         return not self._adapts(role) or (first and self.base == "train")
 
+    @property
+    def first_rates(self) -> dict[str, float]:
+        rates = super().first_rates
+        return {**rates, "discriminator_rate": self.discriminator_rate} if rates else {}
+
     def rate(self, role: str, first: bool) -> float:
         if self._adapts(role):
             return super().rate(role, first)
-        return 1.0 if first else self.discriminator_rate
+        return 1.0 if first and self.base == "train" else self.discriminator_rate
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         if self.discriminator == "restart" and not self.restarts:

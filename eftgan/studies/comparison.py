@@ -130,6 +130,7 @@ def plan_comparison(
             whole = change(kind, recipe_data(kind, config, overrides, name))
             own = {"seed": seed, "out": str(out / f"{_name(name)}-seed{seed}")}
             experiment, first = build(kind.experiment_type, whole | own, str(_source(config, name))), None
+            experiment.check_given(overrides)
             if shared := _shared_first_task(kind, experiment):
                 first = firsts.setdefault(shared, Job(first_task(kind, data, seed, out, FIRST_TASKS[shared], shared)))
                 experiment = dataclasses.replace(experiment, start=first.experiment.out)

@@ -58,6 +58,7 @@ class Search:
     axes: list[Axis]
     out: Path
     command: str
+    cache: Path | None = None  # statistics of a GAN's real images; None: .statistics in `out`
 
     @property
     def metric(self) -> Metric:
@@ -102,6 +103,7 @@ class Search:
         for axis in self.axes:
             for choice in axis.choices or (_example(axis),):
                 experiment = self._experiment(example | {axis.key: choice}, self.question.seeds[0], "trial")
+                experiment.check_given([axis.override(choice)])
         if not self.out.exists():
             self.kind.open_tasks(experiment, 1)
 
@@ -151,7 +153,7 @@ class Search:
 
     def _judge(self, job: Job) -> dict[str, float]:
         run = self.kind.run_type(job.folder.path)
-        self.kind.measure(run, self.metric.name, self.question.on, self.out / ".statistics")
+        self.kind.measure(run, self.metric.name, self.question.on, self.cache or self.out / ".statistics")
         scores = final_scores(run, self.metric.name, self.question.on)
         if not all(map(math.isfinite, scores.values())):
             raise UserError(f"{job.folder.path}: {self.metric.name} is not finite")
@@ -218,6 +220,8 @@ def begins_alike(experiment: Experiment, first: Experiment) -> bool:
         return False
     mine, its = ({k: v for k, v in plain(each.training).items() if _counts(k)} for each in (experiment, first))
     if mine != its or method.own_first_task != first.method.own_first_task or experiment.start is not None:
+        return False
+    if method.first_rates != first.method.first_rates:
         return False
     try:
         experiment.check_start(first)

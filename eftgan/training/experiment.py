@@ -132,6 +132,9 @@ class Experiment:
         for key, other in keys_of_other_kinds(self.method, self.kind).items():
             raise UserError(f"method.{key} has no effect on a {self.kind}: it is for a {other}; leave it out")
 
+    def check_given(self, words: Sequence[str]) -> None:
+        """Refuse `key=value` words that were typed for this experiment and change nothing in it."""
+
     @property
     def task_names(self) -> list[str]:
         """Names of the tasks in order."""

@@ -146,8 +146,8 @@ BATCHE = [
     Case("batche-linear-norm", linear(), kind="batche", one_layer=True, norm=True),
 ]
 FACTORS = [
-    Case(f"{kind}-rank3-{name}", LAYERS[name], kind=kind, options={"rank": 3})
-    for kind in ("adafm", "lora", "llora", "left")
+    Case(f"{kind}-rank{rank}-{name}", LAYERS[name], kind=kind, options={"rank": rank})
+    for kind, rank in (("adafm", 1), ("lora", 3), ("llora", 3), ("left", 3))
     for name in ("conv2d-grouped-strided", "transposed2d-grouped", "linear")
 ]
 FACTORS.append(Case("left-no-additive", conv(), kind="left", options={"rank": 2, "additive": False}))

@@ -60,6 +60,24 @@ def test_linear_layers_before_a_batchnorm_stay_shared_as_with_eft(kind):
     assert insert_adapters(network, AdapterConfig(kind=kind)).transforms == ["2"]
 
 
+@pytest.mark.parametrize("kind", ["lora", "llora", "left"])
+def test_a_bias_goes_wherever_no_batchnorm_of_the_task_would_undo_it(kind):
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3, bias=False)
+    )
+    insert_adapters(network, AdapterConfig(kind=kind))
+    add_task(network, "one")
+    assert network[0].tasks["t001"].own_bias is None
+    x = torch.randn(2, 3, 8, 8)
+    before = network.eval()(x)
+    put(network[3].tasks["t001"].own_bias, [1, 2, 3])
+    torch.testing.assert_close(network(x) - before, torch.tensor([1.0, 2, 3]).view(1, 3, 1, 1).expand_as(before))
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3))
+    insert_adapters(plain, AdapterConfig(kind=kind, bias=False))
+    add_task(plain, "one")
+    assert plain[0].tasks["t001"].own_bias is None
+
+
 def test_low_rank_adds_the_product_of_its_factors():
     network, task = one_layer(nn.Conv1d(1, 2, 2, bias=False), "lora", alpha=0.5)
     put(network[0].layer.weight, [10, 10, 10, 10])
@@ -69,13 +87,14 @@ def test_low_rank_adds_the_product_of_its_factors():
 
 
 def test_low_rank_taps_add_the_sum_over_both_ranks():
-    network, task = one_layer(nn.Conv1d(2, 1, 2, bias=False), "llora", rank=2)
-    put(network[0].layer.weight, [0, 0, 0, 0])
+    network, task = one_layer(nn.Conv1d(2, 2, 2, bias=False), "llora", rank=2)
+    put(network[0].layer.weight, [0] * 8)
     put(task.a, [1, 2, 0, 1])  # (input, rank)
-    put(task.b, [1, 3])  # (output, rank)
+    put(task.b, [1, 3, 0, 1])  # (output, rank)
     put(task.s, [1, 0, 0, 1, 2, 0, 0, -1])  # S[0,0] = (1, 0), S[0,1] = (0, 1), S[1,0] = (2, 0), S[1,1] = (0, -1)
-    # B S: a = 0: (1, 3), a = 1: (2, -3); input 0: (1, 3) + 2 (2, -3), input 1: (2, -3)
-    assert task.weight(network[0].layer.weight).tolist() == [[[5, -3], [2, -3]]]
+    # B S of the first output: a = 0: (1, 3), a = 1: (2, -3); input 0: (1, 3) + 2 (2, -3), input 1: (2, -3)
+    # of the second: a = 0: (0, 1), a = 1: (0, -1); input 0: (0, 1) + 2 (0, -1), input 1: (0, -1)
+    assert task.weight(network[0].layer.weight).tolist() == [[[5, -3], [2, -3]], [[0, -1], [0, -1]]]
 
 
 def test_left_multiplies_by_factors_behind_a_relu():
@@ -90,6 +109,23 @@ def test_left_multiplies_by_factors_behind_a_relu():
     put(task.a2, [10, 0])
     put(task.b2, [1, -1])
     assert task.weight(network[0].layer.weight).tolist() == [[[12, -9], [3, 1.5]], [[14, -8], [6, 3]]]
+
+
+def test_left_of_a_linear_layer_multiplies_and_adds_a_matrix_of_the_rank():
+    network, task = one_layer(nn.Linear(2, 2), "left")
+    put(network[0].layer.weight, [1, 2, 3, 4])
+    put(task.u, [1, 2])
+    put(task.v, [2, 3])
+    assert task.weight(network[0].layer.weight).tolist() == [[2, 6], [12, 24]]
+    put(task.a2, [1, -1])
+    put(task.b2, [10, 20])
+    assert task.weight(network[0].layer.weight).tolist() == [[12, 26], [2, 4]]
+    network, task = one_layer(nn.Linear(2, 2), "left", rank=2, additive=False)
+    put(network[0].layer.weight, [1, 1, 1, 1])
+    put(task.u, [1, 0, 0, 1])
+    put(task.v, [1, 2, 3, 4])  # (input, rank)
+    assert task.weight(network[0].layer.weight).tolist() == [[1, 3], [2, 4]]
+    assert sum(p.numel() for p in task.parameters()) == 2 * (2 + 2) + 2  # and the bias
 
 
 def test_components_of_left_begin_apart_and_all_of_them_learn():
@@ -139,7 +175,7 @@ def test_a_merged_branch_is_a_program_for_torch_alone():
 def test_the_fixed_start_differs_by_layer_and_a_random_one_by_the_generator(kind):
     def start(name: str, init: str) -> torch.Tensor:
         network = nn.Sequential()
-        network.add_module(name, nn.Conv2d(3, 4, 3))
+        network.add_module(name, nn.Conv2d(6, 8, 3))
         insert_adapters(network, AdapterConfig(kind=kind, options={"rank": 2}))
         add_task(network, "one", init)
         return torch.cat([tensor.flatten() for tensor in task_state(network, "one").values()])

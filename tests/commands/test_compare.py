@@ -292,6 +292,11 @@ def test_words_may_stand_before_and_after_options(config, tmp_path, planned, wor
     assert {each.training.steps for each in planned} == {2}
 
 
+def test_a_length_that_no_run_would_use_is_refused(config, tmp_path, planned):
+    with pytest.raises(UserError, match=r"training\.epochs=3 has no effect where the config sets training\.steps"):
+        plan_comparison(config, ["training.epochs=3"], ["eft"], [0], tmp_path)
+
+
 @pytest.mark.parametrize("name", ["gan/shapes", "configs/gan/shapes.yaml", "cats_birds_churches_towers_32"])
 def test_a_config_is_found_by_its_name_or_its_path(name, tmp_path, planned, monkeypatch):
     monkeypatch.chdir(ROOT)

@@ -1,11 +1,13 @@
 """`eftgan sample` beyond single tasks: strength, mixes and ways, and the mistakes that people make with them."""
 
+import shutil
+
 import pytest
 from PIL import Image
 
 from eftgan.commands import main
 from eftgan.commands.sample import parse_mix
-from eftgan.config import apply_override, build
+from eftgan.config import apply_override, build, dump, read_yaml
 from eftgan.errors import UserError
 from eftgan.gan.experiment import GanExperiment
 from eftgan.gan.kind import train_gan
@@ -40,6 +42,26 @@ def test_strength_and_mix_lead_from_the_base_to_the_task(run, tmp_path, capsys):
     assert drawn(run, tmp_path, "--mix", "checks:0.3,discs:0.7") != drawn(
         run, tmp_path, "--mix", "checks:0.7,discs:0.3"
     )
+
+
+def test_the_base_is_drawn_by_its_name(run, tmp_path, capsys):
+    base = drawn(run, tmp_path, "--task", "base")
+    assert "base after checks, seed 0" in capsys.readouterr().out
+    assert base == drawn(run, tmp_path, "--mix", "base:1") == drawn(run, tmp_path, "--task", "discs", "--strength", "0")
+    assert base == drawn(run, tmp_path, "--task", "base", "--strength", "0.5")
+    assert base != drawn(run, tmp_path, "--task", "discs")
+    main(["sample", run, "--task", "base", "--n", "2", "--images", str(tmp_path / "images")])
+    assert sorted(path.name for path in (tmp_path / "images").iterdir()) == ["base-0-00000.png", "base-0-00001.png"]
+
+
+def test_a_method_without_a_base_has_none_to_draw(run, tmp_path, capsys):
+    other = shutil.copytree(run, tmp_path / "finetune")
+    config = other / "config.yaml"
+    config.write_text(dump(build(GanExperiment, read_yaml(config) | {"method": "finetune"})))
+    with pytest.raises(SystemExit) as ended:
+        main(["sample", str(other), "--task", "base", "--out", str(tmp_path / "base.png")])
+    assert ended.value.code == 2
+    assert "Finetune gives tasks nothing of their own in the generator" in capsys.readouterr().err
 
 
 def test_a_way_is_a_strip_with_a_row_per_image_or_an_animation(run, tmp_path):

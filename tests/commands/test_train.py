@@ -30,6 +30,9 @@ def planned(monkeypatch) -> list:
     return found
 
 
+EPOCHS = "tasks=[{name: discs, data: 'shapes:discs', epochs: 2}, {name: checks, data: 'shapes:checks', epochs: 3}]"
+
+
 def refused(capsys, *words: str) -> str:
     """The message with which a command line is refused."""
     with pytest.raises(SystemExit) as ended:
@@ -247,3 +250,44 @@ def test_a_run_on_two_hosts_says_how_many_processes_each_had(monkeypatch):
     assert command_line([], "train_gan.py") == told
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     assert command_line([], "train_gan.py") == "accelerate launch --num_machines 2 --num_processes 8 train_gan.py"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            [EPOCHS, "training.steps=40"],
+            "training.steps=40 has no effect where the config sets tasks.0.epochs, tasks.1.epochs: for training.steps "
+            "to count, add tasks.0.epochs=null, tasks.1.epochs=null",
+        ),
+        (
+            [EPOCHS, "training.first.steps=40"],
+            "where the config sets tasks.0.epochs: for training.first.steps to count",
+        ),
+        (["training.epochs=40"], "for training.epochs to count, add training.steps=null"),
+        (
+            ["training.steps=null", "training.first.steps=9", "method=separate", "training.first.epochs=1"],
+            "training.first.epochs=1 has no effect where the config sets training.first.steps",
+        ),
+    ],
+)
+def test_a_length_that_no_task_would_use_is_refused_in_one_line(capsys, planned, words, message):
+    assert message in refused(capsys, "train", "gan", *TINY, *words)
+    assert not planned
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths"),
+    [
+        ([EPOCHS], [None, None]),  # a config may have steps that are not used
+        ([EPOCHS, "tasks.1.epochs=null", "training.steps=40"], [None, 40]),
+        (["training.steps=null", "training.epochs=4"], [None, None]),
+        (["training.steps=40", "training.first.steps=9"], [9, 40]),
+        ([EPOCHS, "tasks.0.steps=5", "tasks.1.steps=6"], [5, 6]),
+    ],
+)
+def test_a_length_that_some_task_uses_is_taken(planned, words, lengths):
+    main(["train", "gan", *TINY, *words])
+    experiment = planned[0][0]
+    found = [next(each for each in experiment.lengths(task) if each.steps or each.epochs) for task in experiment.tasks]
+    assert [length.steps for length in found] == lengths

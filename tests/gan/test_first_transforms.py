@@ -7,6 +7,7 @@ from eftgan.adapters import own_transforms, task_modules, using_task
 from eftgan.errors import UserError
 from eftgan.gan.kind import train_gan
 from eftgan.gan.run import GanRun
+from eftgan.tensors import read_tensors
 
 ONE = "tasks=[{name: discs, data: 'shapes:discs', limit: 24}]"
 NEUTRAL = "method={name: eft, first_transforms: neutral}"
@@ -50,6 +51,26 @@ def test_it_serves_every_kind_and_draws_the_same_to_the_bit(first, tiny, adapter
     assert run.trained == ["discs", "checks"]
     assert torch.equal(drawn(run, 0), drawn(first, 0))
     assert torch.equal(drawn(run, 1), drawn(first, 0))
+
+
+@pytest.mark.parametrize(("before", "after"), [("eft", "full"), ("full", "eft")])
+def test_it_serves_networks_under_spectral_norm(tiny, before, after):
+    """Whose tensors lie deeper in their layers than a weight does; whole discriminators have no transforms."""
+    network = "network={name: fastgan, size: 32, ngf: 2, ndf: 2, z_dim: 8}"
+    words = [network, NEUTRAL, "training.steps=2"]
+    first = train_gan(tiny(*words, ONE, f"method.discriminator={before}", out="first"), "test")
+    other = ["adapters={a: 1, b: 1}", f"method.discriminator={after}", f"start={first.folder.path}"]
+    run = train_gan(tiny(*words, *other, out="run"), "test")
+    assert run.trained == ["discs", "checks"]
+    assert torch.equal(drawn(run, 1), drawn(first, 0))
+    states = [read_tensors(each.folder.state_files()[0])[0] for each in (first, run)]
+    kept = [
+        {key.replace(".layer.", "."): tensor for key, tensor in state.items() if "discriminator32/read.0" in key}
+        for state in states
+    ]
+    shared = [key for key in kept[0] if "network/" in key and "tasks" not in key]
+    assert [key.rpartition(".")[2] for key in shared].count("original") == 1
+    assert all(torch.equal(kept[0][key], kept[1][key]) for key in shared)
 
 
 def test_a_first_task_whose_transforms_were_trained_is_refused_and_the_other_way_round(first, tiny):

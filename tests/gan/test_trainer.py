@@ -209,6 +209,16 @@ def test_later_rate_is_for_tasks_after_the_first(tiny, method, rates):
     assert [rate for _, rate in made] == pytest.approx(rates)
 
 
+def test_a_pretrained_base_has_the_rates_of_later_tasks_from_the_first_on(tiny):
+    base = train_gan(tiny("tasks=[{name: stripes, data: 'shapes:stripes', limit: 24}]", out="base"), "test")
+    method = "name: eft, base: pretrained, discriminator: full, discriminator_rate: 2, later_rate: 5"
+    words = [f"method={{{method}}}", f"base_weights={base.folder.path}", "training.learning_rate=1e-3"]
+    trainer, tasks = trainer_for(tiny(*words, out="pretrained"))
+    made = watch_optimizers(trainer)
+    trainer.run(tasks)
+    assert [rate for _, rate in made] == pytest.approx([5e-3, 2e-3] * 2)
+
+
 @pytest.mark.parametrize(
     ("decay", "shares"),
     [(0, [1, 1, 1, 1, 1, 1]), (0.5, [1, 1, 1, 1, 2 / 3, 1 / 3]), (1, [1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])],

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from eftgan.gan.run import GanRun
 from eftgan.scores import read_scores
 from eftgan.studies.comparison import plan_comparison
 from eftgan.studies.findings import Finding, best_of, changes, read_findings
+from eftgan.studies.search import begins_alike
 
 from ..conftest import TINY, TINY_CLASSES
 
@@ -52,6 +54,16 @@ def searched(tmp_path_factory) -> Path:
     config = write_config(folder, [*TINY, "evaluation={features: none, samples: 8}"], GanExperiment)
     tune(config, RATES, "training.batch=3", *ON_CHECKS)
     return folder
+
+
+@pytest.mark.parametrize(("base", "alike"), [("method.base=train", True), ("method.base=pretrained", False)])
+def test_trials_share_a_first_task_unless_their_rates_hold_in_it(tiny, base, alike):
+    base_weights = "base_weights=netG.pth" if "pretrained" in base else "base_weights=null"
+    words = ["method={name: eft, discriminator: full}", base, base_weights]
+    first = tiny(*words, "tasks=[{name: discs, data: 'shapes:discs', limit: 24}]")
+    assert begins_alike(tiny(*words), first)
+    assert begins_alike(tiny(*words, "method.later_rate=4"), first) == alike
+    assert begins_alike(tiny(*words, "method.discriminator_rate=2"), first) == alike
 
 
 def test_trials_begin_with_one_first_task_and_equal_runs_that_trained_it(searched, tiny):
@@ -92,6 +104,31 @@ def test_a_second_call_trains_nothing_and_another_question_is_refused(searched, 
     with pytest.raises(SystemExit):
         tune(searched / "tiny.yaml", "method.later_rate=1,8", "training.batch=3", *ON_CHECKS)
     assert "holds a search with another axes" in capsys.readouterr().err
+
+
+def test_statistics_of_real_images_are_kept_where_the_cache_is(searched, tmp_path, monkeypatch):
+    """A finished search is judged again: what it measured is gone, and so are its own statistics."""
+    copy = Path(shutil.copytree(searched, tmp_path / "copy"))
+    shutil.rmtree(copy / "tune/.statistics")
+    for path in [*copy.glob("tune/trial-0*.json"), *copy.glob("tune/trials.journal*")]:
+        path.unlink()
+    for scores in copy.glob("tune/trial-*/scores.jsonl"):
+        scores.unlink()
+    monkeypatch.setattr(GAN, "is_finished", lambda experiment: True)
+    tune(copy / "tiny.yaml", RATES, "training.batch=3", *ON_CHECKS, "--cache", str(tmp_path / "cache"))
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".safetensors"]
+    assert not (copy / "tune/.statistics").exists()
+    assert [each.scores for each in read_findings(copy / "tune")] == [
+        each.scores for each in read_findings(searched / "tune")
+    ]
+
+
+def test_a_classifier_has_no_statistics_of_real_images(tmp_path, capsys):
+    config = write_config(tmp_path, TINY_CLASSES, ClassifierExperiment)
+    with pytest.raises(SystemExit) as ended:
+        tune(config, "method.later_rate=1,2", "--cache", "cache")
+    assert ended.value.code == 2
+    assert "--cache cache: keeps statistics of a GAN's images" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -169,6 +206,8 @@ def test_a_classifier_is_judged_on_a_share_of_each_class_and_never_on_test_image
         (["method.laterrate=1,2"], "did you mean method.later_rate"),
         ([RATES, "tasks.1.data=nowhere.lmdb"], "no LMDB at nowhere.lmdb"),
         ([RATES, "--trials", "0"], "at least one"),
+        ([RATES, "training.epochs=3"], "training.epochs=3 has no effect where the config sets training.steps"),
+        (["training.epochs=3,4"], "training.epochs=3 has no effect where the config sets training.steps"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_written(config, capsys, words, message):

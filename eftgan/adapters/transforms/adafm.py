@@ -4,6 +4,7 @@
 
 Held as g = gamma - S and h = beta - M, from 0, it is W + g (W - M) / S + h: the same function and the same path of
 Adam, and the start is W to the bit. In linear layers M and S are over the inputs of each output (mFiLM).
+With a rank, g and h are products of two factors wherever these are smaller than g and h.
 """
 
 from dataclasses import dataclass
@@ -13,22 +14,32 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters.transforms.base import Option, Plan, Planner, Site
-from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, empty, stays_shared
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, check_whole, draw, stays_shared
 
 
 class Modulation(KernelChange):
     """g and h of one task at one layer, (K, c, 1) or with a rank (K, r) (c, r)^T; of a linear layer (K, 1, 1)."""
 
+    g: nn.Parameter
+    h: nn.Parameter
+    g_inputs: nn.Parameter | None
+    h_inputs: nn.Parameter | None
+
     def __init__(self, kernel: Kernel, rank: int = 0, *, bias: bool) -> None:
-        super().__init__(kernel, bias=bias)
-        self.rank = 0 if kernel.linear else rank
-        inputs = 1 if kernel.linear else kernel.inputs
-        full = (kernel.outputs, inputs, 1)
-        self.g = empty(kernel.outputs, self.rank) if self.rank else empty(*full)
-        self.h = empty(kernel.outputs, self.rank) if self.rank else empty(*full)
-        self.g_inputs = empty(inputs, self.rank) if self.rank else None
-        self.h_inputs = empty(inputs, self.rank) if self.rank else None
+        super().__init__(kernel, 0 if kernel.linear else rank, bias=bias)
+        self.make_factors(self.useful_rank())
         self.set_identity()
+
+    def useful_rank(self) -> int:
+        """0, the full form, where factors would not be smaller."""
+        outputs, inputs = self.kernel.outputs, self.kernel.inputs
+        return self.asked if self.asked * (outputs + inputs) < outputs * inputs else 0
+
+    def shapes(self, rank: int) -> dict[str, tuple[int, ...] | None]:
+        inputs = 1 if self.kernel.linear else self.kernel.inputs
+        own = (self.kernel.outputs, rank) if rank else (self.kernel.outputs, inputs, 1)
+        of_inputs = (inputs, rank) if rank else None
+        return {"g": own, "h": own, "g_inputs": of_inputs, "h_inputs": of_inputs}
 
     def start(self, generator: torch.Generator | None) -> None:
         for outputs, inputs in ((self.g, self.g_inputs), (self.h, self.h_inputs)):
@@ -62,7 +73,7 @@ class Modulation(KernelChange):
 class AdaFm(Planner):
     """On every convolution with several taps, and on the linear layers that EFT does not leave shared.
 
-    rank: of g and h as (outputs, inputs) matrices; 0: full, as the authors have them.
+    rank: of g and h as (outputs, inputs) matrices where that makes them smaller; 0: full, as the authors have them.
     """
 
     rank: int = 0

@@ -61,7 +61,9 @@ def widened(state: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str
     """
 
     def wide(weight: Tensor, wanted: Tensor | None) -> Tensor:
-        if wanted is None or weight.dim() < 3 or weight.shape == wanted.shape or wanted.shape[1] % weight.shape[1]:
+        if wanted is None or weight.dim() < 3 or weight.shape == wanted.shape or weight.shape[0] != wanted.shape[0]:
+            return weight
+        if wanted.shape[1] % weight.shape[1]:
             return weight
         channels = weight.shape[0]
         return regroup(weight, channels // weight.shape[1], channels // wanted.shape[1])

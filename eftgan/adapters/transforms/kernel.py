@@ -5,7 +5,7 @@ A weight is looked at as (K, c, p): outputs, inputs of a group, taps (a linear l
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -61,12 +61,45 @@ class KernelChange(Transform):
 
     Where one of two factors starts at zero, the other must not, or neither would ever get a gradient. The neutral state
     has random numbers there that are fixed by the layer's name; `init: random` draws others, and is neutral too.
+
+    The rank is the one asked for, or a smaller one where a larger would be of no use to the layer.
     """
 
-    def __init__(self, kernel: Kernel, *, bias: bool) -> None:
+    rank: int
+
+    def __init__(self, kernel: Kernel, rank: int, *, bias: bool) -> None:
         super().__init__()
-        self.kernel = kernel
-        self.own_bias = nn.Parameter(torch.empty(kernel.outputs)) if bias else None
+        self.kernel, self.asked, self.has_bias = kernel, rank, bias
+        self.own_bias = empty(kernel.outputs) if bias else None
+
+    def useful_rank(self) -> int:
+        """The rank that was asked for, as far as it is of use to the layer."""
+        raise NotImplementedError
+
+    def shapes(self, rank: int) -> dict[str, tuple[int, ...] | None]:
+        """Of its factors by name; None for one that is left out."""
+        raise NotImplementedError
+
+    def make_factors(self, rank: int) -> None:
+        """Factors of this rank, yet to be written; where there were others, they are of their type and device."""
+        like = next(self.parameters(), empty(0))
+        for name, shape in self.shapes(rank).items():
+            made = None if shape is None else nn.Parameter(like.new_empty(shape), like.requires_grad)
+            self.register_parameter(name, made)
+        self.rank = rank
+
+    def adopt(self, state: Mapping[str, Tensor]) -> None:
+        """States of earlier versions have the rank that was asked for everywhere, and biases in linear layers alone."""
+        if not state:
+            return
+        for rank in {self.asked, self.useful_rank()} - {self.rank}:
+            shapes = self.shapes(rank)
+            if shapes == {name: tuple(state[name].shape) if name in state else None for name in shapes}:
+                self.make_factors(rank)
+        if self.has_bias and ("own_bias" in state) != (self.own_bias is not None):
+            like = next(self.parameters())
+            made = nn.Parameter(like.new_empty(self.kernel.outputs), like.requires_grad)
+            self.own_bias = made if "own_bias" in state else None
 
     def set_identity(self) -> None:
         self._begin_with(torch.Generator().manual_seed(zlib.crc32(self.kernel.layer.encode())))
@@ -122,7 +155,10 @@ def stays_shared(site: Site) -> str | None:
 
 @dataclass(frozen=True)
 class LowRankPlanner(Planner):
-    """On every convolution and linear layer but those that EFT leaves shared; linear layers get a bias too."""
+    """On every convolution and linear layer but those that EFT leaves shared; with a bias unless BatchNorm undoes it.
+
+    rank: of a task's change, at most.
+    """
 
     rank: int = 1
 
@@ -132,8 +168,7 @@ class LowRankPlanner(Planner):
     def plan(self, site: Site) -> Plan | str:
         if reason := stays_shared(site):
             return reason
-        kernel = Kernel.of(site)
-        return Plan("weight", self.maker(kernel, kernel.linear and site.config.bias))
+        return Plan("weight", self.maker(Kernel.of(site), site.config.bias and not site.norm_follows))
 
     def maker(self, kernel: Kernel, bias: bool) -> Callable[[], KernelChange]:
         """What makes a new task's change of such a kernel."""

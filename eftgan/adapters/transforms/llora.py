@@ -1,7 +1,8 @@
 """LLoRA of CoLoR-GAN (Ali et al. 2025) without its activation: a low-rank kernel whose taps are factored too.
 
 With the activation that the authors' README switches on, both of their ReLUs sit at zero at the start, where the
-derivative is zero: no factor of a convolution would ever learn.
+derivative is zero: no factor of a convolution would ever learn. A layer's rank is no larger than the numbers of its
+outputs and inputs.
 """
 
 from collections.abc import Callable
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from eftgan.adapters.transforms.base import Option
-from eftgan.adapters.transforms.kernel import Kernel, KernelChange, LowRankPlanner, draw, empty
+from eftgan.adapters.transforms.kernel import Kernel, KernelChange, LowRankPlanner, draw
 
 
 class LowRankTaps(KernelChange):
@@ -21,13 +22,22 @@ class LowRankTaps(KernelChange):
     S starts at zero.
     """
 
+    a: nn.Parameter
+    b: nn.Parameter
+    s: nn.Parameter
+
     def __init__(self, kernel: Kernel, rank: int, alpha: float, *, bias: bool) -> None:
-        super().__init__(kernel, bias=bias)
-        self.rank, self.alpha = rank, alpha
-        self.a = empty(kernel.inputs, rank)
-        self.b = empty(kernel.outputs, rank)
-        self.s = empty(rank, rank, kernel.taps)
+        super().__init__(kernel, rank, bias=bias)
+        self.alpha = alpha
+        self.make_factors(self.useful_rank())
         self.set_identity()
+
+    def useful_rank(self) -> int:
+        return min(self.asked, self.kernel.outputs, self.kernel.inputs)
+
+    def shapes(self, rank: int) -> dict[str, tuple[int, ...] | None]:
+        kernel = self.kernel
+        return {"a": (kernel.inputs, rank), "b": (kernel.outputs, rank), "s": (rank, rank, kernel.taps)}
 
     def start(self, generator: torch.Generator | None) -> None:
         for factor in (self.a, self.b):
