@@ -32,6 +32,7 @@ class Apd(Method):
     title: ClassVar[str] = "APD"
     only_for: ClassVar[str | None] = "classifier"
     owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
+    own_parts_change: ClassVar[bool] = True
 
     name: Literal["apd"] = "apd"
     l1: Annotated[NonNegative, Doc("weight of |tau|_1; at the end of a task, entries up to this size become 0")] = 4e-4

@@ -38,6 +38,7 @@ class Method:
     title: ClassVar[str] = "Fine-tuning"  # what reports call it
     only_for: ClassVar[str | None] = None  # the one kind of experiment that the idea fits; None: any
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
+    own_parts_change: ClassVar[bool] = False  # those of earlier tasks go on training, and their size with them
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     auxiliary: ClassVar[bool] = False  # some stage trains on unlabelled images, which the experiment must name
     chained: ClassVar[bool] = False  # tasks add to theta, so that their files only make sense read in order
