@@ -176,6 +176,9 @@ class Method:
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         """Remember what protects the finished task."""
 
+    def as_trained(self, networks: Networks, state: Mapping[str, Tensor]) -> None:
+        """Undo what `end_task` did to a finished first task that another run begins with; state: what it left then."""
+
     def figures(self) -> dict[str, float]:
         """Numbers about the task in training that are worth logging."""
         return {}
