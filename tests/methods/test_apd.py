@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from eftgan.adapters import AdapterConfig, named_banks
+from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.kind import train_classifier
+from eftgan.config import load
 from eftgan.evaluation.accuracy import forgetting
 from eftgan.evaluation.growth import growth
 from eftgan.files import file_digest
@@ -15,6 +17,8 @@ from eftgan.methods.consolidation import k_means
 from eftgan.names import CLASSIFIER
 from eftgan.tensors import tensors_digest
 from eftgan.training.stopping import Stopped, StopSignal
+
+from ..conftest import ROOT
 
 NO_PROBE = Probe(lambda role: iter(()))
 
@@ -151,6 +155,14 @@ def test_a_run_that_begins_with_anothers_first_task_ends_like_one_that_trained_i
     ours, its = ([file_digest(path) for path in run.folder.task_files()] for run in (taken, alone))
     assert len(ours) == 2
     assert ours == its
+
+
+@pytest.mark.parametrize("sequence", ["lenet_apd", "svhn_cifar10_cifar100", "cifar100_cifar10_svhn"])
+def test_recipes_train_with_the_optimizer_of_the_authors(sequence):
+    training = load(ClassifierExperiment, ROOT / "configs" / "classifier" / sequence / "apd.yaml").training
+    assert training.optimizer == "adam"
+    for schedule in (training.first, training.later or training.first):
+        assert (schedule.learning_rate, schedule.weight_decay) == (1e-3, 1e-4)
 
 
 def test_points_are_grouped_with_those_they_are_near_to():
