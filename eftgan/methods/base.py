@@ -41,6 +41,7 @@ class Method:
     own_parts_change: ClassVar[bool] = False  # those of earlier tasks go on training, and their size with them
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     auxiliary: ClassVar[bool] = False  # some stage trains on unlabelled images, which the experiment must name
+    rewrites: ClassVar[bool] = False  # a finished task holds other weights than were trained: no other run starts there
     chained: ClassVar[bool] = False  # tasks add to theta, so that their files only make sense read in order
 
     name: str = "method"

@@ -22,6 +22,7 @@ from eftgan.training.experiment import Experiment
 NEUTRAL = {"first_transforms": "neutral"}  # what `own_first_task` says where a first task fits every kind of adapters
 Change = Callable[[AnyKind, dict[str, Any]], dict[str, Any]]  # of a config's mapping, given its kind
 FIRST_TASKS = {"first": "finetune", "first-neutral": {"name": "eft", **NEUTRAL}}  # their methods, by the runs' names
+NOT_OF_FIRST_TASKS = ("auxiliary", "inference")  # keys that no such run needs, and that some methods have to refuse
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def plan_comparison(
             whole = change(kind, recipe_data(kind, config, overrides, name))
             own = {"seed": seed, "out": str(out / f"{_name(name)}-seed{seed}")}
             experiment, first = build(kind.experiment_type, whole | own, str(_source(config, name))), None
-            if shared := _shared_first_task(kind, experiment):
+            if shared := shared_first_task(kind, experiment):
                 first = firsts.setdefault(shared, Job(first_task(kind, data, seed, out, FIRST_TASKS[shared], shared)))
                 experiment = dataclasses.replace(experiment, start=first.experiment.out)
             jobs.append(Job(experiment, first))
@@ -223,7 +224,7 @@ def recipe_file(config: Path, recipe: str) -> Path:
     return Path(recipe) if _is_file(recipe) else config.with_suffix("") / f"{recipe}.yaml"
 
 
-def _shared_first_task(kind: AnyKind, experiment: Experiment) -> str | None:
+def shared_first_task(kind: AnyKind, experiment: Experiment) -> str | None:
     """Which of FIRST_TASKS an experiment can begin with; none where it trains its own."""
     method = experiment.method
     if method.fresh or method.follows_training:
@@ -245,5 +246,7 @@ def first_task(
     kind: AnyKind, data: dict[str, Any], seed: int, out: Path, method: Any = "finetune", name: str = "first"
 ) -> Experiment:
     """The one-task run that others start from."""
+    if method in FIRST_TASKS.values():
+        data = {key: value for key, value in data.items() if key not in NOT_OF_FIRST_TASKS}
     alone = {"method": method, "seed": seed, "out": str(out / f"{name}-seed{seed}"), "title": None}
     return build(kind.experiment_type, {**data, **kind.first_tasks(data, 1), **alone})

@@ -7,10 +7,10 @@ import torch
 
 from eftgan.adapters import Together, merge_task, task_state
 from eftgan.classifier.experiment import ClassifierExperiment
-from eftgan.classifier.kind import train_classifier
+from eftgan.classifier.kind import CLASSIFIERS, train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
-from eftgan.config import build, dump
+from eftgan.config import build, dump, plain
 from eftgan.errors import UserError
 from eftgan.files import file_digest
 from eftgan.gan.kind import train_gan
@@ -19,7 +19,7 @@ from eftgan.gan.scorer import RunScorer
 from eftgan.kinds import KINDS, load_kind
 from eftgan.methods import METHODS
 from eftgan.scores import REAL, read_scores
-from eftgan.studies.comparison import compare_methods, plan_comparison
+from eftgan.studies.comparison import compare_methods, first_task, plan_comparison, shared_first_task
 from eftgan.tensors import read_tensors, tensors_digest
 from eftgan.training.trainer import Trainer
 
@@ -162,6 +162,20 @@ def test_classifiers_that_take_over_the_first_task_equal_those_that_trained_it(t
             assert file_digest(mine) == file_digest(theirs), (method, task)
         facts = [{(s.tested_on, s.metric, s.n) for s in read_scores(run.folder.scores)} for run in (alone, other)]
         assert facts[0] == facts[1]
+
+
+def test_a_first_task_of_fine_tuning_does_without_what_is_for_other_methods(tmp_path, tiny_classes):
+    for words in (["method=dmc", "auxiliary={data: 'shapes:6'}"], ["method=fixed", "inference=density"]):
+        experiment = tiny_classes(*words)
+        assert shared_first_task(CLASSIFIERS, experiment) == "first"
+        first = first_task(CLASSIFIERS, plain(experiment), 0, tmp_path)
+        assert (first.method.name, first.task_names) == ("finetune", experiment.task_names[:1])
+
+
+def test_a_frozen_base_has_a_first_task_of_its_own(tiny_classes):
+    pretrained = tiny_classes("method={name: fixed, base: pretrained}", "network.weights=base.safetensors")
+    assert shared_first_task(CLASSIFIERS, pretrained) is None
+    assert shared_first_task(CLASSIFIERS, tiny_classes("method=fixed")) == "first"
 
 
 def test_a_method_of_the_other_kind_is_refused_before_anything_is_trained(tmp_path, tiny_classes):
@@ -373,6 +387,7 @@ def test_a_first_task_from_the_same_method_is_as_if_trained_here_and_runs_classi
         ("supsup", {"density": 0.5}, {"density": 0.4}, "density=0.5"),
         ("supsup", {"transfer": True}, {"transfer": True}, "must train the first task itself"),
         ("hnet", {"hidden": 16}, {}, "hidden=16"),
+        ("ewc-sdc", {}, {}, "start from a run of finetune"),
     ],
 )
 def test_a_first_task_of_other_settings_is_refused(tmp_path, name, its, mine, why):
