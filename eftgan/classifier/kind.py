@@ -56,7 +56,7 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask], wanted: Sequence[str]
     ) -> Mapping[str, Nearest]:
         images = {task.name: WithoutLabels(task.train) for task in tasks}
-        return nearest_earlier(images, wanted, experiment.network.size)
+        return nearest_earlier(images, wanted, self.image_size(experiment))
 
     def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
         sources, left = [], count
@@ -83,6 +83,9 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
         first, later = experiment.training.first, experiment.training.later
         epochs = counted(first.epochs, "epoch")
         return epochs if later is None or later.epochs == first.epochs else f"{epochs}, then {later.epochs:g} per task"
+
+    def image_size(self, experiment: ClassifierExperiment) -> int:
+        return experiment.network.size
 
     def shares_first_task(self, experiment: ClassifierExperiment) -> bool:
         return not experiment.method.owns  # else tasks have parts of their own, which fine-tuning's have not

@@ -9,6 +9,7 @@ from typing import Any
 from eftgan.data.cache import cache_folder, cached_set
 from eftgan.data.collection import ImageCollection, WithoutLabels
 from eftgan.data.conversion import stored_size
+from eftgan.data.labelled import is_path
 from eftgan.data.lmdb import LmdbImages, LsunImages
 from eftgan.data.shapes import ShapeImages
 from eftgan.data.stores import is_lmdb, read_meta
@@ -31,8 +32,7 @@ def check_sequence(names: Sequence[str]) -> None:
 
 def data_record(typed: str, digest: str | None = None, converted: Path | None = None) -> dict[str, str]:
     """What a run remembers of a task's data: as it was typed, where that is, the set made of it, and what it holds."""
-    is_path = typed != "shapes" and not typed.startswith((SHAPES_PREFIX, "torchvision:"))
-    record = {"typed": typed, "path": str(Path(typed).expanduser().resolve()) if is_path else typed}
+    record = {"typed": typed, "path": str(Path(typed).expanduser().resolve()) if is_path(typed) else typed}
     if converted is not None:
         record["set"] = str(converted)
     return record if digest is None else record | {"digest": digest}

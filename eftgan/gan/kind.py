@@ -62,7 +62,7 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     def find_nearest(
         self, experiment: GanExperiment, tasks: Sequence[GanTask], wanted: Sequence[str]
     ) -> Mapping[str, Nearest]:
-        return nearest_earlier({task.name: task.images for task in tasks}, wanted, experiment.network.sizes[-1])
+        return nearest_earlier({task.name: task.images for task in tasks}, wanted, self.image_size(experiment))
 
     def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
         return {"tasks": data["tasks"][:count]}
@@ -85,6 +85,9 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
         if len(set(lengths.values())) == 1:
             return f"{next(iter(lengths.values()))} per task"
         return ", ".join(f"{name} {length}" for name, length in lengths.items())
+
+    def image_size(self, experiment: GanExperiment) -> int:
+        return experiment.network.sizes[-1]
 
     def shares_first_task(self, experiment: GanExperiment) -> bool:
         return True  # all methods have the same networks

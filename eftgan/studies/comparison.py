@@ -118,7 +118,7 @@ def plan_comparison(
 
     `overrides` hold for all of them; `change` is asked for every recipe's mapping, and for that of the first tasks.
     """
-    _refuse_choice_of_method(overrides)
+    refuse_choice_of_method(overrides)
     data = with_overrides(read_yaml(config), overrides)
     kind = kind_of_config(data, str(config))
     data = change(kind, data)
@@ -167,7 +167,8 @@ def _others(out: Path, runs: Sequence[Path]) -> list[Path]:
     return [path for path in trained if path not in runs and sequence(path) == sequence(runs[0])]
 
 
-def _refuse_choice_of_method(overrides: Sequence[str]) -> None:
+def refuse_choice_of_method(overrides: Sequence[str]) -> None:
+    """Refuse words that would give all recipes one method."""
     for word in overrides:
         if word.partition("=")[0].strip() in ("method", "method.name"):
             raise UserError(

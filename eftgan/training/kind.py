@@ -103,6 +103,10 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         """How long tasks are trained, in words."""
 
     @abstractmethod
+    def image_size(self, experiment: AnyExperiment) -> int:
+        """The side of the images that training reads, in pixels."""
+
+    @abstractmethod
     def shares_first_task(self, experiment: AnyExperiment) -> bool:
         """Whether a first task trained by fine-tuning fits the method's networks."""
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -125,6 +126,26 @@ def test_small_forms_leave_the_rates_of_adam_alone(tmp_path):
         plan_of("imagenet", tmp_path, Settings(small=True)).data("eft")
 
 
+def test_what_is_typed_wins_over_a_small_form(tmp_path):
+    words = ("training.first.learning_rate=0.2", "training.later=null")
+    training = plan_of("cifar100-10", tmp_path, Settings(small=True, words=words)).data("ewc")["training"]
+    assert (training["first"]["learning_rate"], training["first"]["weight_decay"]) == (0.2, 5e-4)
+    assert (training["later"], training["batch"]) == (None, 32)
+    adam = plan_of("cifar100-10", tmp_path, Settings(small=True, words=("training.optimizer=adam",))).data("ewc")
+    assert adam["training"]["first"]["learning_rate"] == 0.01  # as the config has it
+
+
+def test_keys_of_one_method_are_for_its_rows_alone(tmp_path):
+    plan = plan_of("capacity", tmp_path, dataclasses.replace(SETTINGS, words=(*BUILT_IN, "method.l1=0.1")))
+    assert plan.trainable(["apd"]) == ["apd"]
+    assert plan.comparison(["apd"], [0]).jobs[0].experiment.method.l1 == 0.1
+    assert plan.length == "1 epoch"
+    assert plan.tasks == ["shapes-1", "shapes-2", "shapes-3"]
+    assert re.search(r"pnn +PNN +settings do not fit", list_rows(plan))
+    with pytest.raises(UserError, match=r"unknown key method\.l1"):
+        plan.trainable()
+
+
 def test_other_settings_have_other_folders_and_other_places_do_not():
     given = [
         {}, {"budget": 0.1}, {"tasks": 3}, {"limit": 3}, {"small": True}, {"protocol": ("rotation",)},
@@ -194,7 +215,22 @@ def test_data_that_is_missing_is_named_and_refused_only_when_it_is_to_be_trained
     assert "no data/imagenet: your own ImageNet-1K" in capsys.readouterr().out
     for words, message in (
         (["imagenet"], "imagenet: no data/imagenet: your own ImageNet-1K"),
-        (["imagenet", "--data", "imagenet=there"], "imagenet: no there: "),
+        (["imagenet", "--data", "imagenet=there"], "/CLASS/; or --data imagenet=PATH"),
+        (
+            ["margin", "--data", "cifar100=there"],
+            "data_prep cifar DOWNLOADS there --classes 100; or --data cifar100=PA",
+        ),
+        (["gan"], "data_prep cats IMAGENET data/256/cats.lmdb --size 256; or --data cats=PATH"),
+        (["gan", "--small"], "data_prep cats IMAGENET data/32/cats.lmdb --size 32; or --data cats=PATH"),
+        (["tiny-imagenet", "--small"], "data_prep tiny DOWNLOADS data/tiny-imagenet --size 32; or"),
+        (["margin", "sources.0.data=shapes_x"], "margin: no shapes_x: check the path"),
+        (["gan", "--small", "--budget", "0.1", "training.steps=1k"], 'training.steps: a valid integer, not "1k"'),
+        (["margin", "--budget", "0.5", "training.first=100"], "training.first: "),
+        (["margin", "training.first=100", "--list"], "training.first: "),
+        (["margin", "sources.0.data=null"], "sources.0.data: a valid string, not null"),
+        (["margin", "sources=3"], "sources: "),
+        (["margin", "--tasks", "2", "sources=[{data: 'shapes:12'}]"], "sources.0.name is missing"),
+        (["margin", "method=3"], "method is 3"),
         (["imagenet", "--data", "imagenets=there"], "--data imagenets: give NAME=PATH; there are: cifar100"),
         (["imagenets"], "no 'imagenets'; did you mean imagenet?"),
         (["imagenet", "--budget", "0"], "--budget 0: a share of the epochs"),
@@ -212,6 +248,21 @@ def test_data_that_is_missing_is_named_and_refused_only_when_it_is_to_be_trained
     assert list(tmp_path.iterdir()) == []
 
 
+def test_words_that_fit_no_row_of_a_table_are_told_beside_it_in_the_list(tmp_path, capsys):
+    main(["paper", "sources.0.data=null", "--out", str(tmp_path)])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert all(table.name in lines for table in PAPER.tables)
+    assert lines["margin"].rstrip().endswith("sources.0.data: a valid string, not null")
+    assert "unknown key sources" in lines["gan"]
+
+
+@dataclasses.dataclass
+class Nobody(Finetune):
+    """A method that was not there before."""
+
+    name: Literal["nobody"] = "nobody"
+
+
 def test_a_method_that_is_awaited_has_a_row_and_joins_when_it_is_there(tmp_path, monkeypatch):
     row = Row("Nobody's", "nobody", paper={"cost": 2.0, "accuracy": 50.0})
     table = dataclasses.replace(PAPER.table("capacity"), rows=[row, PAPER.table("capacity").rows[-1]])
@@ -222,7 +273,7 @@ def test_a_method_that_is_awaited_has_a_row_and_joins_when_it_is_there(tmp_path,
     text = write_page([plan], tmp_path)[1].read_text()
     assert "| Nobody's | – | 2.00 | – | 50.00 |" in text
     assert "| not here yet |" in text
-    monkeypatch.setitem(METHODS, "nobody", Finetune)
+    monkeypatch.setitem(METHODS, "nobody", Nobody)
     assert Plan(paper, table, SETTINGS, tmp_path).trainable() == ["nobody", "eft"]
     mistyped = dataclasses.replace(table, rows=[dataclasses.replace(row, recipe="nobdy")])
     with pytest.raises(UserError, match="no method or recipe 'nobdy'"):

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import shlex
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -112,7 +113,7 @@ class Paper:
     """All of them."""
 
     awaited: list[str]
-    data: dict[str, str]  # what configs call a set -> how to get it
+    data: dict[str, str]  # what configs call a set -> how to get it, with PLACE and SIZE for what a config asks for
     forms: list[Form]
     protocols: list[Protocol]
     tables: list[PaperTable]
@@ -133,6 +134,13 @@ class Paper:
         if table.small is None:
             raise UserError(f"--small: there is no small form of {table.name}")
         return _named(table.small, self.forms, "--small")
+
+    def remedy(self, name: str, place: str, size: int) -> str:
+        """What to do where a set is missing; a place that somebody made up has no name here."""
+        if name not in self.data:
+            return f"no {place}: check the path"
+        how = self.data[name].replace("SIZE", str(size)).replace("PLACE", shlex.quote(place))
+        return f"no {place}: {how}; or --data {name}=PATH"
 
     def protocol(self, names: Sequence[str]) -> list[Protocol]:
         """What the names stand for, each once."""
