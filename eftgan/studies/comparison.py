@@ -207,10 +207,11 @@ def recipe_data(kind: AnyKind, config: Path, overrides: Sequence[str], recipe: s
         raise _unknown(recipe, [name for name in METHODS if METHODS[name].suits(kind.name)], path.parent)
     source, name = _source(config, recipe), _name(recipe)
     whole = read_yaml(source)
+    own_title = whole.get("title") if whole.get("title") != read_yaml(config).get("title") else None
     if source is config:
         whole["method"] = overlay(whole.get("method"), {"name": recipe})
     whole = with_overrides(whole, overrides)
-    whole["title"] = None if name in METHODS else whole.get("title") or name
+    whole["title"] = own_title if name in METHODS else whole.get("title") or name
     return whole
 
 
