@@ -31,6 +31,7 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
     usual_methods: ClassVar[tuple[str, ...]] = ("finetune", "ewc", "lwf", "eft", "separate")
     verb: ClassVar[str] = "classify"
     tuning_metrics: ClassVar[tuple[str, ...]] = ("accuracy-CIL", "accuracy-TIL")
+    faster: ClassVar[tuple[str, ...]] = ("fused_adam",)
     experiment_type = ClassifierExperiment
     run_type = ClassifierRun
 
