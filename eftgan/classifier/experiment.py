@@ -85,6 +85,9 @@ class ClassifierTraining(Training):
     later: Annotated[Schedule | None, Doc("schedule of the later tasks; null: as the first")] = None
     optimizer: Annotated[Literal["sgd", "adam"], Doc("sgd: with momentum; adam: for scores of masks, say")] = "sgd"
     momentum: Annotated[Share, Doc("of SGD; Adam's first beta")] = 0.9
+    fused_adam: Annotated[
+        bool, Doc("with optimizer: adam; one pass over the weights a step: the same up to rounding, in less time")
+    ] = True
     selection: Annotated[
         Literal["last", "val", "test"],
         Doc("last: the last epoch; val: the best on 10 % held out, then all images for as long; test: best on test"),

@@ -37,6 +37,7 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
     usual_methods: ClassVar[tuple[str, ...]] = ("finetune", "ewc", "lwf", "eft", "separate")
     verb: ClassVar[str] = "classify"
     tuning_metrics: ClassVar[tuple[str, ...]] = ("accuracy-CIL", "accuracy-TIL")
+    faster: ClassVar[tuple[str, ...]] = ("fused_adam",)
     experiment_type = ClassifierExperiment
     run_type = ClassifierRun
 
@@ -62,7 +63,7 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
         self, experiment: ClassifierExperiment, tasks: Sequence[LabelledTask], wanted: Sequence[str]
     ) -> Mapping[str, Nearest]:
         images = {task.name: WithoutLabels(task.train) for task in tasks}
-        return nearest_earlier(images, wanted, experiment.network.size)
+        return nearest_earlier(images, wanted, self.image_size(experiment))
 
     def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
         sources, left = [], count
@@ -89,6 +90,9 @@ class ClassifierKind(Kind[ClassifierExperiment, LabelledTask, ClassifierRun]):
         first, later = experiment.training.first, experiment.training.later
         epochs = counted(first.epochs, "epoch")
         return epochs if later is None or later.epochs == first.epochs else f"{epochs}, then {later.epochs:g} per task"
+
+    def image_size(self, experiment: ClassifierExperiment) -> int:
+        return experiment.network.size
 
     def shares_first_task(self, experiment: ClassifierExperiment) -> bool:
         return not experiment.method.owns  # else tasks have parts of their own, which fine-tuning's have not

@@ -36,7 +36,8 @@ class ClassifierScorer:
     def score(self, through: int, record: dict[str, float]) -> bool:
         """Append the lines of one task, unless they are there: accuracies on all seen tasks, growth, seconds.
 
-        Whether there were new ones is returned.
+        Whether there were new ones is returned. Where own parts of earlier tasks go on changing, what these add is
+        counted again.
 
         Lines of other weights than those of now, from a training before this one, do not count. A task whose test
         images are gone is left out. `record` is empty where the task's training was not seen.
@@ -61,7 +62,8 @@ class ClassifierScorer:
             lines.append(self._seconds(through, record))
         subject = {"weights": weights} | ({"inference": rule} if rule != AUTO else {})
         lines = [dataclasses.replace(line, details=line.details | subject) for line in lines]
-        append_scores(self.run.folder.scores, [self._growth(model, through), *lines])
+        changed = range(through + 1) if self.run.experiment.method.own_parts_change else [through]
+        append_scores(self.run.folder.scores, [*(self._growth(model, through, each) for each in changed), *lines])
         return True
 
     def model(self, through: int) -> nn.Module:
@@ -151,15 +153,17 @@ class ClassifierScorer:
         write_tensors(path, {"features": found}, {"weights": digest})
         return found
 
-    def _growth(self, model: nn.Module, through: int) -> Score:
+    def _growth(self, model: nn.Module, through: int, task: int) -> Score:
+        """What a task adds, as it is after another."""
         run, size = self.run, self.run.experiment.network.size
-        counts = growth(model, (3, size, size), run.tasks[through])
+        file = run.folder.task_file(task, run.tasks[task])
+        counts = growth(model, (3, size, size), run.tasks[task])
         details = {key: value for key, value in dataclasses.asdict(counts).items() if key != "layers"}
         details["bytes_shared"] = details.pop("bytes_base")
-        kept = run.kept.stored(rule_named(run.inference), run.tasks[through])
+        kept = run.kept.stored(rule_named(run.inference), run.tasks[task])
         details["kept_parameters"] = sum(tensor.numel() for tensor in kept.values())
-        details["bytes_task"] = run.folder.task_file(through, run.tasks[through]).stat().st_size
-        return self._line(through, through, "growth", counts.parameter_growth, 0, details)
+        details["bytes_task"] = file.stat().st_size
+        return self._line(through, task, "growth", counts.parameter_growth, 0, details)
 
     def _seconds(self, through: int, record: dict[str, float]) -> Score:
         figures = {key: value for key, value in record.items() if key not in ("seconds", "steps")}

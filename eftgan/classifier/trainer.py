@@ -178,7 +178,7 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         rate, momentum, decay = schedule.learning_rate, self.options.momentum, schedule.weight_decay
         made: torch.optim.Optimizer
         if self.options.optimizer == "adam":
-            made = make_adam(groups, rate, (momentum, ADAM_SECOND_BETA), decay)
+            made = make_adam(groups, rate, (momentum, ADAM_SECOND_BETA), decay, fused=self.options.fused_adam)
         else:
             made = make_sgd(groups, rate, momentum=momentum, decay=decay)
         self.optimizers = {CLASSIFIER: made}

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from eftgan.data.class_trees import TreeImages, read_layout
 from eftgan.data.lmdb import LmdbImages, spread
-from eftgan.data.shapes import LabelledShapes
+from eftgan.data.shapes import LabelledShapes, is_shapes
 from eftgan.data.torchvision_sets import load_split
 from eftgan.data.trees import open_tree
 from eftgan.errors import UserError
@@ -25,6 +25,11 @@ PREPARED_BY = {  # how names of folders begin -> what makes such a set
     "tiny": "tiny SOURCE OUT",
 }
 _SHAPES_PER_CLASS = {True: 100, False: 25}
+
+
+def is_path(data: str) -> bool:
+    """Whether `data` means a file or a folder: not built-in pictures, and not files in torchvision's own layout."""
+    return not is_shapes(data) and not data.startswith(TORCHVISION_PREFIX)
 
 
 class Pairs(Protocol):
@@ -109,7 +114,7 @@ def open_labelled(
     data_prep makes it; a folder, tar, tar.gz or zip of train/<class>/ and test/<class>/ (or val/<class>/), or of
     <class>/ alone, of which `test_share` is the share to test on.
     """
-    if data == "shapes" or data.startswith("shapes:"):
+    if is_shapes(data):
         opened = _open_shapes(data, size, seed)
     elif data.startswith(TORCHVISION_PREFIX):
         opened = _open_torchvision(data, size)

@@ -9,6 +9,7 @@ from typing import Any
 from eftgan.data.cache import cache_folder, cached_set
 from eftgan.data.collection import ImageCollection, WithoutLabels
 from eftgan.data.conversion import stored_size
+from eftgan.data.labelled import is_path
 from eftgan.data.lmdb import LmdbImages, LsunImages
 from eftgan.data.shapes import ShapeImages
 from eftgan.data.stores import is_lmdb, read_meta
@@ -31,14 +32,14 @@ def check_sequence(names: Sequence[str]) -> None:
 
 def built_in(typed: str) -> str | None:
     """The name of a set that is the same wherever its files lie: shapes:12, torchvision:CIFAR10; none for a path."""
-    if typed == "shapes" or typed.startswith(SHAPES_PREFIX):
-        return typed
-    return ":".join(typed.split(":")[:2]) if typed.startswith("torchvision:") else None
+    if is_path(typed):
+        return None
+    return ":".join(typed.split(":")[:2]) if typed.startswith("torchvision:") else typed
 
 
 def data_record(typed: str, digest: str | None = None, converted: Path | None = None) -> dict[str, str]:
     """What a run remembers of a task's data: as it was typed, where that is, the set made of it, and what it holds."""
-    record = {"typed": typed, "path": typed if built_in(typed) else str(Path(typed).expanduser().resolve())}
+    record = {"typed": typed, "path": str(Path(typed).expanduser().resolve()) if is_path(typed) else typed}
     if converted is not None:
         record["set"] = str(converted)
     return record if digest is None else record | {"digest": digest}

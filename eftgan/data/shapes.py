@@ -17,6 +17,11 @@ _DRAWING = 1  # counts up when the drawing changes, so that digests change with 
 Field = torch.Tensor  # (N, S, S), or (N, 1, 1) where it broadcasts
 
 
+def is_shapes(data: str) -> bool:
+    """Whether `data` means built-in pictures: `shapes`, or `shapes:` and which of them."""
+    return data == "shapes" or data.startswith("shapes:")
+
+
 class Canvas:
     """Pixel coordinates in units of the image side, the centre at 0, and random numbers per image."""
 

@@ -1,6 +1,5 @@
 """GANs as a kind of experiment: from the config to the report."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from eftgan.config import read_yaml
 from eftgan.data.processes import Processes
 from eftgan.data.sequences import converted_set, data_record
 from eftgan.evaluation.features import load_extractor
@@ -23,14 +21,8 @@ from eftgan.gan.watch import Watch
 from eftgan.names import counted
 from eftgan.reports.lines import score_lines
 from eftgan.reports.write import write_report
-from eftgan.runfolder import RunFolder
 from eftgan.training.kind import Kind, Session
 
-FASTER = (
-    "fast_upsampling",
-    "fast_codes",
-    "fused_adam",
-)  # settings that came later; the same up to rounding
 REPORT_EVERY = 50  # tasks; up to that many there is a report after each
 
 
@@ -42,6 +34,7 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     usual_methods: ClassVar[tuple[str, ...]] = ("finetune", "ewc", "mergan", "eft", "separate")
     verb: ClassVar[str] = "sample"
     tuning_metrics: ClassVar[tuple[str, ...]] = ("KID", "FID", "KID-random", "FD-random")
+    faster: ClassVar[tuple[str, ...]] = ("fast_upsampling", "fast_codes", "fused_adam")
     experiment_type = GanExperiment
     run_type = GanRun
 
@@ -62,7 +55,7 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     def find_nearest(
         self, experiment: GanExperiment, tasks: Sequence[GanTask], wanted: Sequence[str]
     ) -> Mapping[str, Nearest]:
-        return nearest_earlier({task.name: task.images for task in tasks}, wanted, experiment.network.sizes[-1])
+        return nearest_earlier({task.name: task.images for task in tasks}, wanted, self.image_size(experiment))
 
     def first_tasks(self, data: dict[str, Any], count: int) -> dict[str, Any]:
         return {"tasks": data["tasks"][:count]}
@@ -86,6 +79,9 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
             return f"{next(iter(lengths.values()))} per task"
         return ", ".join(f"{name} {length}" for name, length in lengths.items())
 
+    def image_size(self, experiment: GanExperiment) -> int:
+        return experiment.network.sizes[-1]
+
     def shares_first_task(self, experiment: GanExperiment) -> bool:
         return True  # all methods have the same networks
 
@@ -98,12 +94,6 @@ class GanKind(Kind[GanExperiment, GanTask, GanRun]):
     def measure(self, run: GanRun, metric: str, tasks: Sequence[str], cache: Path) -> None:
         extractor = _extractor(METRICS[metric].features or "random")
         RunScorer(run, extractor, run.experiment.evaluation.samples, cache).score(len(run.trained) - 1, tasks)
-
-    def as_begun(self, experiment: GanExperiment, folder: RunFolder) -> GanExperiment:
-        """A run from before there was a faster form of something goes on without it: its roundings differ."""
-        known = read_yaml(folder.config).get("training", {})
-        plain: dict[str, Any] = {key: False for key in FASTER if key not in known}
-        return dataclasses.replace(experiment, training=dataclasses.replace(experiment.training, **plain))
 
     def accumulation(self, experiment: GanExperiment) -> int:
         return experiment.training.accumulation

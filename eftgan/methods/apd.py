@@ -20,6 +20,8 @@ from eftgan.methods.consolidation import consolidate_network
 from eftgan.methods.exchange import Batch, Group, Networks, Probe
 from eftgan.names import CLASSIFIER
 
+SMALL = "small"  # marks entries of tau in a state; targets have no mark
+
 
 @dataclass
 class Apd(Method):
@@ -27,14 +29,18 @@ class Apd(Method):
 
     L_t + l1 sum_{i<=t} |tau_i|_1 + l2/2 sum_{i<t} |theta_i* - (sigma * sigmoid(v_i) + tau_i)|^2, theta_i* being what
     task i computed with when task t began. Earlier tasks are held by the last term, not kept to the bit.
+
+    Entries of tau up to l1 are left out of what is measured and written. Training goes on with them: dropped for good
+    after every task, they would let sigma drift away from an earlier task by as much each time.
     """
 
     title: ClassVar[str] = "APD"
     only_for: ClassVar[str | None] = "classifier"
     owns: ClassVar[frozenset[Part]] = frozenset(PARTS)
+    own_parts_change: ClassVar[bool] = True
 
     name: Literal["apd"] = "apd"
-    l1: Annotated[NonNegative, Doc("weight of |tau|_1; at the end of a task, entries up to this size become 0")] = 4e-4
+    l1: Annotated[NonNegative, Doc("weight of |tau|_1; entries up to this size are left out of finished tasks")] = 4e-4
     l2: Annotated[NonNegative, Doc("how strongly the weights of earlier tasks are held")] = 100.0
     start: Annotated[
         Literal["neutral", "authors"],
@@ -47,7 +53,8 @@ class Apd(Method):
     spread: Annotated[NonNegative, Doc("entries of a group's tasks that differ by no more become one")] = 0.01
 
     def __post_init__(self) -> None:
-        self.targets: dict[str, dict[str, Tensor]] = {}  # theta_i*: by task, then by bank
+        self.targets: dict[str, dict[str, Tensor]] = {}  # theta_i*: by task, then by bank; while a task trains
+        self.left_out: dict[str, dict[str, Tensor]] = {}  # small entries of tau_i, in the same way; between two tasks
         self._own: list[Decomposed] = []  # of all tasks, while one trains
         self._held: set[nn.Parameter] = set()  # what trains beside the task's own: sigma and earlier tau_i
 
@@ -68,12 +75,21 @@ class Apd(Method):
 
     def grow(self, networks: Networks, task: str, *, init: str | None = None, head_size: int | None = None) -> None:
         network = networks[CLASSIFIER]
+        self._put_back(network)
         with torch.no_grad():
             self.targets = {
                 earlier: {name: own.weight(sigma) for name, sigma, own in decomposed(network, earlier)}
                 for earlier in task_names(network)
             }
         super().grow(networks, task, init=init, head_size=head_size)
+
+    @torch.no_grad()
+    def _put_back(self, network: nn.Module) -> None:
+        """The small entries that training goes on with."""
+        for earlier, left_out in self.left_out.items():
+            for name, _, own in decomposed(network, earlier):
+                own.tau.add_(left_out[name].to(own.tau.device))
+        self.left_out = {}
 
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         """What the task owns, sigma, and the own parts of all earlier tasks; masks and biases of these stay."""
@@ -114,12 +130,18 @@ class Apd(Method):
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         network = networks[CLASSIFIER]
-        for each in self._own:
-            each.drop_below(self.l1)
+        self.left_out = {
+            name: {bank: own.drop_below(self.l1) for bank, _, own in decomposed(network, name)}
+            for name in task_names(network)
+        }
         done = len(task_names(network))
         if self.consolidate_every and done % self.consolidate_every == 0:
             consolidate_network(network, self.groups_each * done // self.consolidate_every, self.spread)
         self.targets, self._own = {}, []
+
+    def as_trained(self, networks: Networks, state: Mapping[str, Tensor]) -> None:
+        self.load_state_dict(state, networks)
+        self._put_back(networks[CLASSIFIER])
 
     def figures(self) -> dict[str, float]:
         """Entries of all tau that count, over those of a whole network."""
@@ -128,13 +150,16 @@ class Apd(Method):
         return {"own-weights": counted * tasks / sum(each.tau.numel() for each in self._own)} if self._own else {}
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {f"{task}/{name}": target for task, by_bank in self.targets.items() for name, target in by_bank.items()}
+        targets = {f"{task}/{bank}": t for task, by_bank in self.targets.items() for bank, t in by_bank.items()}
+        small = {f"{task}/{bank}/{SMALL}": t for task, by_bank in self.left_out.items() for bank, t in by_bank.items()}
+        return targets | small
 
     def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
-        self.targets = {}
-        for key, target in state.items():
-            task, name = key.split("/", 1)
-            self.targets.setdefault(task, {})[name] = target.clone()
+        self.targets, self.left_out = {}, {}
+        for key, tensor in state.items():
+            task, bank, *small = key.split("/")
+            kept = self.left_out if small else self.targets
+            kept.setdefault(task, {})[bank] = tensor.clone()
 
 
 def decomposed(network: nn.Module, task: str) -> Iterator[tuple[str, Tensor, Decomposed]]:

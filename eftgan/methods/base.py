@@ -38,8 +38,10 @@ class Method:
     title: ClassVar[str] = "Fine-tuning"  # what reports call it
     only_for: ClassVar[str | None] = None  # the one kind of experiment that the idea fits; None: any
     owns: ClassVar[frozenset[Part]] = frozenset()  # parts of which every task has its own
+    own_parts_change: ClassVar[bool] = False  # those of earlier tasks go on training, and their size with them
     fresh: ClassVar[bool] = False  # every task starts a network of its own, and trains as long as a first task
     auxiliary: ClassVar[bool] = False  # some stage trains on unlabelled images, which the experiment must name
+    rewrites: ClassVar[bool] = False  # a finished task holds other weights than were trained: no other run starts there
     chained: ClassVar[bool] = False  # tasks add to theta, so that their files only make sense read in order
 
     name: str = "method"
@@ -180,6 +182,9 @@ class Method:
 
     def end_task(self, networks: Networks, task: str, probe: Probe) -> None:
         """Remember what protects the finished task."""
+
+    def as_trained(self, networks: Networks, state: Mapping[str, Tensor]) -> None:
+        """Undo what `end_task` did to a finished first task that another run begins with; state: what it left then."""
 
     def figures(self) -> dict[str, float]:
         """Numbers about the task in training that are worth logging."""

@@ -44,6 +44,7 @@ class EwcSdc(Ewc):
 
     title: ClassVar[str] = "EWC + SDC"
     only_for: ClassVar[str | None] = "classifier"
+    rewrites: ClassVar[bool] = True  # heads; at class means the gradients, and so the Fisher, are others
 
     name: Literal["ewc-sdc"] = "ewc-sdc"  # type: ignore[assignment]
     sigma: Annotated[

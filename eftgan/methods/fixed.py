@@ -24,6 +24,10 @@ class Fixed(Method):
     name: Literal["fixed"] = "fixed"
     base: Annotated[Literal["train", "pretrained"], Doc("pretrained: frozen from the first task on")] = "train"
 
+    @property
+    def own_first_task(self) -> dict[str, str]:
+        return {"base": self.base} if self.base != "train" else {}
+
     def trains_shared(self, role: str, first: bool) -> bool:
         return first and self.base == "train"
 

@@ -1,7 +1,8 @@
 """How a network grows with its tasks."""
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 OWNED = ("adapter", "norm", "head", "kept")  # what a task may have of its own
@@ -9,12 +10,14 @@ OWNED = ("adapter", "norm", "head", "kept")  # what a task may have of its own
 
 @dataclass(frozen=True)
 class Growth:
-    """What each task added to one method's network."""
+    """What each task added to one method's network, as it was last counted."""
 
     label: str
     tasks: tuple[str, ...]
     adapters: tuple[float, ...]  # adapter parameters / base parameters
     details: tuple[dict[str, Any], ...]
+    # Details by (after task i, of task j): all counts, in order. Empty: every task was counted once, when learned.
+    counted: Mapping[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
     def share(self) -> tuple[float, ...]:
@@ -35,11 +38,15 @@ class Growth:
         return not any(self.share) and any(task > base > 0 for task, base in costs)
 
     def totals(self) -> list[float] | None:
-        """Parameters in use after each task, as a multiple of the base network."""
+        """Parameters in use after each task, as a multiple of the base network; of each task the newest count."""
         if not self._base:
             return None
-        added = itertools.accumulate(_parameters(details, *OWNED) for details in self.details)
-        return [(self._in_common + owned) / self._base for owned in added]
+        counted = self.counted or {(task, task): details for task, details in enumerate(self.details)}
+        owned, changes = [0] * len(self.tasks), [0] * len(self.tasks)
+        for (after, task), details in counted.items():
+            before, owned[task] = owned[task], _parameters(details, *OWNED)
+            changes[after] += owned[task] - before
+        return [(self._in_common + all_owned) / self._base for all_owned in itertools.accumulate(changes)]
 
     @property
     def _base(self) -> int:

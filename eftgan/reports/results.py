@@ -198,14 +198,19 @@ class Study:
         return {task: floor[task] for task in self.tasks if task in floor}
 
     def growth(self) -> list[Growth]:
-        """Growth of the methods that report it for every task, from the first seed that does."""
+        """Growth of the methods that report it for every task, from the first seed that does.
+
+        A task that was counted again after others is shown as it was then.
+        """
         found: dict[str, Growth] = {}
         for run in self.runs:
-            lines = {score.tested_on: score for score in run.scores if score.metric == "growth"}
-            if run.label not in found and all(task in lines for task in self.tasks):
-                ordered = [lines[task] for task in self.tasks]
+            cells = sorted(_matrix(run, "growth").lines.items())
+            newest = {task: line for (_, task), line in cells}
+            if run.label not in found and len(newest) == len(self.tasks):
+                ordered = [newest[task] for task in range(len(self.tasks))]
                 adapters, details = zip(*((line.value, line.details) for line in ordered), strict=True)
-                found[run.label] = Growth(run.label, self.tasks, adapters, details)
+                counted = {cell: line.details for cell, line in cells}
+                found[run.label] = Growth(run.label, self.tasks, adapters, details, counted)
         return list(found.values())
 
 

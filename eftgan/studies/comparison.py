@@ -22,6 +22,7 @@ from eftgan.training.experiment import Experiment
 NEUTRAL = {"first_transforms": "neutral"}  # what `own_first_task` says where a first task fits every kind of adapters
 Change = Callable[[AnyKind, dict[str, Any]], dict[str, Any]]  # of a config's mapping, given its kind
 FIRST_TASKS = {"first": "finetune", "first-neutral": {"name": "eft", **NEUTRAL}}  # their methods, by the runs' names
+NOT_OF_FIRST_TASKS = ("auxiliary", "inference")  # keys that no such run needs, and that some methods have to refuse
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def plan_comparison(
 
     `overrides` hold for all of them; `change` is asked for every recipe's mapping, and for that of the first tasks.
     """
-    _refuse_choice_of_method(overrides)
+    refuse_choice_of_method(overrides)
     data = with_overrides(read_yaml(config), overrides)
     kind = kind_of_config(data, str(config))
     data = change(kind, data)
@@ -131,7 +132,7 @@ def plan_comparison(
             own = {"seed": seed, "out": str(out / f"{_name(name)}-seed{seed}")}
             experiment, first = build(kind.experiment_type, whole | own, str(_source(config, name))), None
             experiment.check_given(overrides)
-            if shared := _shared_first_task(kind, experiment):
+            if shared := shared_first_task(kind, experiment):
                 first = firsts.setdefault(shared, Job(first_task(kind, data, seed, out, FIRST_TASKS[shared], shared)))
                 experiment = dataclasses.replace(experiment, start=first.experiment.out)
             jobs.append(Job(experiment, first))
@@ -167,7 +168,8 @@ def _others(out: Path, runs: Sequence[Path]) -> list[Path]:
     return [path for path in trained if path not in runs and sequence(path) == sequence(runs[0])]
 
 
-def _refuse_choice_of_method(overrides: Sequence[str]) -> None:
+def refuse_choice_of_method(overrides: Sequence[str]) -> None:
+    """Refuse words that would give all recipes one method."""
     for word in overrides:
         if word.partition("=")[0].strip() in ("method", "method.name"):
             raise UserError(
@@ -206,10 +208,11 @@ def recipe_data(kind: AnyKind, config: Path, overrides: Sequence[str], recipe: s
         raise _unknown(recipe, [name for name in METHODS if METHODS[name].suits(kind.name)], path.parent)
     source, name = _source(config, recipe), _name(recipe)
     whole = read_yaml(source)
+    own_title = whole.get("title") if whole.get("title") != read_yaml(config).get("title") else None
     if source is config:
         whole["method"] = overlay(whole.get("method"), {"name": recipe})
     whole = with_overrides(whole, overrides)
-    whole["title"] = None if name in METHODS else whole.get("title") or name
+    whole["title"] = own_title if name in METHODS else whole.get("title") or name
     return whole
 
 
@@ -224,7 +227,7 @@ def recipe_file(config: Path, recipe: str) -> Path:
     return Path(recipe) if _is_file(recipe) else config.with_suffix("") / f"{recipe}.yaml"
 
 
-def _shared_first_task(kind: AnyKind, experiment: Experiment) -> str | None:
+def shared_first_task(kind: AnyKind, experiment: Experiment) -> str | None:
     """Which of FIRST_TASKS an experiment can begin with; none where it trains its own."""
     method = experiment.method
     if method.fresh or method.follows_training:
@@ -246,6 +249,7 @@ def first_task(
     kind: AnyKind, data: dict[str, Any], seed: int, out: Path, method: Any = "finetune", name: str = "first"
 ) -> Experiment:
     """The one-task run that others start from."""
-    data = {key: value for key, value in data.items() if key != "inference"}  # whoever starts from it fits its own rule
+    if method in FIRST_TASKS.values():
+        data = {key: value for key, value in data.items() if key not in NOT_OF_FIRST_TASKS}
     alone = {"method": method, "seed": seed, "out": str(out / f"{name}-seed{seed}"), "title": None}
     return build(kind.experiment_type, {**data, **kind.first_tasks(data, 1), **alone})

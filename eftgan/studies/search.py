@@ -16,7 +16,7 @@ from eftgan.evaluation.metrics import METRICS, Metric
 from eftgan.files import exclusive, write_json
 from eftgan.runfolder import DIVERGED, Busy, RunFolder
 from eftgan.scores import read_scores
-from eftgan.studies.comparison import first_task, with_overrides
+from eftgan.studies.comparison import FIRST_TASKS, first_task, shared_first_task, with_overrides
 from eftgan.studies.findings import (
     Finding,
     Scores,
@@ -162,11 +162,20 @@ class Search:
     def job(self, number: int, params: Params, seed: int) -> Job:
         """A trial's run with one seed, and the first task that it begins with, if others begin with the same."""
         experiment = self._experiment(params, seed, self._folder(number, seed).path.name)
-        method = self.question.config.get("method", {})
-        first = first_task(self.kind, self._as_trial(self.question.config), seed, self.out, method)
+        first = self._first_task(experiment)
         if not begins_alike(experiment, first):
             return Job(experiment)
         return Job(dataclasses.replace(experiment, start=first.out), Job(first))
+
+    def _first_task(self, trial: Experiment) -> Experiment:
+        """What a trial may begin with: the run that a comparison would share, or else one of the config's own method.
+
+        The method itself may leave other weights in a finished task than it has trained (EWC + SDC writes the heads).
+        """
+        shared = shared_first_task(self.kind, trial)
+        method = FIRST_TASKS[shared] if shared else self.question.config.get("method", {})
+        name = "first" if shared is None else {"first": "first-finetune"}.get(shared, shared)
+        return first_task(self.kind, self._as_trial(self.question.config), trial.seed, self.out, method, name)
 
     def _as_trial(self, data: dict[str, Any]) -> dict[str, Any]:
         """A config as a trial trains it: as far as it is judged, without scores in between, and held-out images."""

@@ -209,11 +209,16 @@ def restore_optimizers(
                 own = below(f"optimizer/{role}/{names[parameter]}", tensors)
                 # step counters stay on the CPU, where the optimizers keep them, unless these are fused
                 optimizer.state[parameter] = {
-                    key: value.clone()
-                    if key == "step" and not group.get("fused")
-                    else value.to(parameter.device, copy=True)
+                    key: value.clone() if key == "step" and not group.get("fused") else _laid_out(value, parameter)
                     for key, value in own.items()
                 }
+
+
+def _laid_out(value: Tensor, parameter: Tensor) -> Tensor:
+    """A copy that lies in memory as the parameter does: fused optimizers go through both in the order of memory."""
+    if value.shape != parameter.shape:
+        return value.to(parameter.device, copy=True)
+    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
 
 
 def _parameter_names(network: nn.Module) -> dict[Tensor, str]:

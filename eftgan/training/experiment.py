@@ -238,6 +238,11 @@ def start_of(experiment: Experiment) -> RunFolder | None:
     other = load(type(experiment), folder.config)
     if len(other.task_names) != 1:
         raise UserError(f"start={experiment.start}: it must have one task, the first of this sequence")
+    if other.method.rewrites:
+        raise UserError(
+            f"start={experiment.start}: {other.method.name} writes other weights into a finished task than it has "
+            "trained; start from a run of finetune"
+        )
     mine, its = (each.method.own_first_task for each in (experiment, other))
     if mine != its:
         theirs, wanted = (", ".join(f"{k}={v}" for k, v in own.items()) or "the usual settings" for own in (its, mine))

@@ -1,6 +1,7 @@
 """A kind of experiment: what it trains and measures. How training starts, goes on and ends is the same for all."""
 
 import contextlib
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from accelerate import Accelerator
 from torch import nn
 
-from eftgan.config import load, plain
+from eftgan.config import load, plain, read_yaml
 from eftgan.data.processes import Processes
 from eftgan.errors import UserError
 from eftgan.names import NEAREST, refuse_alike_names
@@ -61,6 +62,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
     usual_methods: ClassVar[tuple[str, ...]]  # what `eftgan compare` compares where none are named
     verb: ClassVar[str]  # the command that people use its runs with
     tuning_metrics: ClassVar[tuple[str, ...]]  # what `eftgan tune` can judge by; the first is the usual one
+    faster: ClassVar[tuple[str, ...]] = ()  # keys of `training` that came later: the same up to rounding, in less time
     experiment_type: type[AnyExperiment]
     run_type: type[AnyRun]
 
@@ -103,6 +105,10 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         """How long tasks are trained, in words."""
 
     @abstractmethod
+    def image_size(self, experiment: AnyExperiment) -> int:
+        """The side of the images that training reads, in pixels."""
+
+    @abstractmethod
     def shares_first_task(self, experiment: AnyExperiment) -> bool:
         """Whether a first task trained by fine-tuning fits the method's networks."""
 
@@ -121,8 +127,10 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         return 1
 
     def as_begun(self, experiment: AnyExperiment, folder: RunFolder) -> AnyExperiment:
-        """The experiment with the settings that an earlier version did not know, as it ran without them."""
-        return experiment
+        """A run from before there was a faster form of something goes on without it: its roundings differ."""
+        known = read_yaml(folder.config).get("training") or {}
+        unknown: dict[str, Any] = {key: False for key in self.faster if key not in known}
+        return dataclasses.replace(experiment, training=dataclasses.replace(experiment.training, **unknown))
 
     def begin(self, run: AnyRun, tasks: Sequence[AnyTask]) -> None:
         """Write down what else the run's folder must hold before training."""
@@ -132,7 +140,8 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         folder = RunFolder(Path(experiment.out))
         if not folder.is_finished:
             return False
-        held, asked = plain(load(self.experiment_type, folder.config)), plain(self.as_begun(experiment, folder))
+        both = (load(self.experiment_type, folder.config), experiment)
+        held, asked = (plain(self.as_begun(each, folder)) for each in both)
         return held | {"out": None} == asked | {"out": None}
 
     def train(self, experiment: AnyExperiment, command: str, *, locked: bool = False) -> AnyRun | None:

@@ -21,6 +21,7 @@ from eftgan.tensors import tensors_digest
 from eftgan.training.checkpoint import (
     Filed,
     Progress,
+    below,
     drop_old_states,
     read_shared,
     read_task,
@@ -144,6 +145,7 @@ class Trainer(Generic[AnyTask]):
         for network in self.networks.values():
             network.to(self.accelerator.device)
             select_task(network, task)
+        self.method.as_trained(self.networks, below("method", tensors or {}))
         self.method.trainable(self.networks, task)
         self.finish_task(0, task, self.frozen_digest(task), probe)
 

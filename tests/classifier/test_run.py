@@ -22,6 +22,7 @@ from eftgan.data.labelled import LabelledImages
 from eftgan.data.shapes import LabelledShapes
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import CIL, TASK, TIL, accuracy_matrix
+from eftgan.evaluation.growth import growth
 from eftgan.models.classifiers import build_classifier
 from eftgan.scores import read_scores
 from eftgan.tensors import write_tensors
@@ -108,6 +109,21 @@ def test_methods_that_change_all_weights_are_read_back_as_they_were(tiny_classes
     assert not torch.equal(early["stem.0.weight"], late["stem.0.weight"])
     growths = [score for score in scores if score.metric == "growth"]
     assert [score.value for score in growths] == [0.0] * 3
+
+
+def test_what_tasks_add_is_counted_again_where_later_ones_change_it(tiny_classes):
+    run = train_classifier(tiny_classes("method={name: apd, l1: 0.02, l2: 10}"), "test")
+    found = {
+        (run.tasks.index(score.trained_through), run.tasks.index(score.tested_on)): score
+        for score in read_scores(run.folder.scores)
+        if score.metric == "growth"
+    }
+    assert sorted(found) == [(after, on) for after in range(3) for on in range(after + 1)]
+    for (after, on), score in found.items():
+        counts = growth(run.classifier(after), (3, 16, 16), run.tasks[on])
+        assert score.details["adapter_parameters"] == counts.adapter_parameters
+        assert score.details["bytes_task"] == run.folder.task_file(on, run.tasks[on]).stat().st_size
+    assert found[2, 0].value != found[0, 0].value
 
 
 def test_a_pretrained_base_is_frozen_from_the_first_task(tiny_classes, tmp_path):

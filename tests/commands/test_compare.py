@@ -8,10 +8,10 @@ import torch
 from eftgan.adapters import Together, merge_task, task_state
 from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.experiment import ClassifierExperiment
-from eftgan.classifier.kind import train_classifier
+from eftgan.classifier.kind import CLASSIFIERS, train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
-from eftgan.config import build, dump
+from eftgan.config import build, dump, plain
 from eftgan.errors import UserError
 from eftgan.evaluation.accuracy import CIL
 from eftgan.evaluation.rules import rule_named
@@ -22,7 +22,7 @@ from eftgan.gan.scorer import RunScorer
 from eftgan.kinds import KINDS, load_kind
 from eftgan.methods import METHODS
 from eftgan.scores import REAL, read_scores
-from eftgan.studies.comparison import compare_methods, plan_comparison
+from eftgan.studies.comparison import compare_methods, first_task, plan_comparison, shared_first_task
 from eftgan.tensors import read_tensors, tensors_digest
 from eftgan.training.trainer import Trainer
 
@@ -179,6 +179,31 @@ def test_a_rule_that_the_methods_allow_need_not_suit_the_first_task_that_they_sh
     assert [s.details["inference"] for s in lines] == ["entropy+common"] * 3
     with pytest.raises(UserError, match="inference: entropy\\+common has every task keep something"):
         plan_comparison(config, ["inference=entropy+common"], ["lwf"], [0], tmp_path / "refused")
+
+
+def test_a_first_task_of_fine_tuning_does_without_what_is_for_other_methods(tmp_path, tiny_classes):
+    for words in (["method=dmc", "auxiliary={data: 'shapes:6'}"], ["method=fixed", "inference=density"]):
+        experiment = tiny_classes(*words)
+        assert shared_first_task(CLASSIFIERS, experiment) == "first"
+        first = first_task(CLASSIFIERS, plain(experiment), 0, tmp_path)
+        assert (first.method.name, first.task_names) == ("finetune", experiment.task_names[:1])
+
+
+def test_methods_that_change_all_weights_have_recipes_for_a_cpu_with_one_first_task(tmp_path):
+    rates = {"finetune": 0.01, "ewc": 0.01, "ewc-sdc": 0.01, "lfl": 0.01, "imm": 0.01, "dmc": 0.02}
+    planned = plan_comparison(ROOT / "configs/classifier/cifar100_10_cpu.yaml", [], list(rates), [0], tmp_path)
+    assert {job.needs.name for job in planned.jobs} == {"first-seed0"}
+    later = {job.experiment.method.name: job.experiment.training.later for job in planned.jobs}
+    assert {name: schedule.learning_rate for name, schedule in later.items()} == rates
+    assert {name: schedule.epochs for name, schedule in later.items() if schedule.epochs != 5} == {"dmc": 20}
+    assert {schedule.weight_decay for schedule in later.values()} == {5e-4}
+    assert [job.experiment.auxiliary.data for job in planned.jobs if job.experiment.auxiliary] == ["data/cifar10"]
+
+
+def test_a_frozen_base_has_a_first_task_of_its_own(tiny_classes):
+    pretrained = tiny_classes("method={name: fixed, base: pretrained}", "network.weights=base.safetensors")
+    assert shared_first_task(CLASSIFIERS, pretrained) is None
+    assert shared_first_task(CLASSIFIERS, tiny_classes("method=fixed")) == "first"
 
 
 def test_a_method_of_the_other_kind_is_refused_before_anything_is_trained(tmp_path, tiny_classes):
@@ -395,6 +420,7 @@ def test_a_first_task_from_the_same_method_is_as_if_trained_here_and_runs_classi
         ("supsup", {"density": 0.5}, {"density": 0.4}, "density=0.5"),
         ("supsup", {"transfer": True}, {"transfer": True}, "must train the first task itself"),
         ("hnet", {"hidden": 16}, {}, "hidden=16"),
+        ("ewc-sdc", {}, {}, "start from a run of finetune"),
     ],
 )
 def test_a_first_task_of_other_settings_is_refused(tmp_path, name, its, mine, why):

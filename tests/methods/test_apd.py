@@ -5,13 +5,20 @@ import torch
 from torch import nn
 
 from eftgan.adapters import AdapterConfig, named_banks
+from eftgan.classifier.experiment import ClassifierExperiment
+from eftgan.classifier.kind import train_classifier
+from eftgan.config import load
 from eftgan.evaluation.accuracy import forgetting
 from eftgan.evaluation.growth import growth
+from eftgan.files import file_digest
 from eftgan.methods import Batch, Finetune, Probe
 from eftgan.methods.apd import Apd, decomposed
 from eftgan.methods.consolidation import k_means
 from eftgan.names import CLASSIFIER
+from eftgan.tensors import tensors_digest
 from eftgan.training.stopping import Stopped, StopSignal
+
+from ..conftest import ROOT
 
 NO_PROBE = Probe(lambda role: iter(()))
 
@@ -66,6 +73,40 @@ def test_own_parts_cost_by_their_size_and_small_entries_are_dropped_when_a_task_
     assert own.kept_parameters() == 1 + 2  # one entry, a mask of two outputs
 
 
+def test_small_entries_are_back_when_the_next_task_begins_also_from_a_state(two_layers):
+    method = Apd(l1=0.6, l2=100.0)
+    networks = grown(two_layers, method, "first")
+    set_by_hand(networks)
+    ((name, sigma, own),) = decomposed(networks[CLASSIFIER], "first")
+    trained, theta = own.tau.tolist(), own.weight(sigma)
+    method.end_task(networks, "first", NO_PROBE)
+    assert own.tau.tolist() != trained
+    resumed = Apd(l1=0.6, l2=100.0)
+    resumed.load_state_dict(method.state_dict(), networks)
+    resumed.grow(networks, "second", head_size=2)
+    assert own.tau.tolist() == trained
+    assert torch.equal(resumed.targets["first"][name], theta)
+    assert list(resumed.state_dict()) == [f"first/{name}"]  # while a task trains, there are targets alone
+
+
+def test_an_earlier_task_is_held_though_sigma_drifts_by_less_than_what_is_left_out(two_layers):
+    method = Apd(l1=0.01)
+    networks = grown(two_layers, method, "first")
+    set_by_hand(networks)
+    ((name, sigma, own),) = decomposed(networks[CLASSIFIER], "first")
+    theta = own.weight(sigma)
+    for task in range(2, 12):
+        method.end_task(networks, f"task-{task - 1}", NO_PROBE)
+        method.grow(networks, f"task-{task}", head_size=2)
+        method.trainable(networks, f"task-{task}")
+        with torch.no_grad():  # tau makes up for it, as the last term asks for
+            sigma.add_(0.005)
+            own.tau.add_(method.targets["first"][name] - own.weight(sigma))
+    assert (own.weight(sigma) - theta).abs().max() < 1e-5
+    method.end_task(networks, "task-11", NO_PROBE)
+    assert (own.weight(sigma) - theta).abs().max() <= 0.01 + 1e-5
+
+
 def test_the_authors_start_is_one_and_a_half_times_the_shared_weight(two_layers):
     networks = grown(two_layers, Apd(start="authors"), "first")
     ((_, sigma, own),) = decomposed(networks[CLASSIFIER], "first")
@@ -96,6 +137,32 @@ def test_earlier_tasks_hardly_move_and_own_parts_become_sparse(learn):
     whole = sum(bank.layer.weight.numel() for _, bank in named_banks(learned.network) if bank.part == "transforms")
     assert grows.adapter_parameters < 0.7 * whole
     assert learned.trainer.records["shapes-3"]["own-weights"] < 3 * 0.7
+
+
+def test_a_run_that_is_given_a_further_task_ends_like_one_that_had_it_from_the_start(learn, three_tasks):
+    whole = learn(Apd(l1=0.01), epochs=0.3, out="whole")
+    learn(Apd(l1=0.01), three_tasks[:2], epochs=0.3, out="parts")
+    parts = learn(Apd(l1=0.01), epochs=0.3, out="parts")
+    assert tensors_digest(parts.network.state_dict()) == tensors_digest(whole.network.state_dict())
+    assert tensors_digest(parts.method.state_dict()) == tensors_digest(whole.method.state_dict())
+
+
+def test_a_run_that_begins_with_anothers_first_task_ends_like_one_that_trained_it(tiny_classes):
+    apd = ("method={name: apd, l1: 0.02}", "sources.0.take=2")
+    first = train_classifier(tiny_classes(*apd, "sources.0.take=1", out="first"), "test")
+    taken = train_classifier(tiny_classes(*apd, f"start={first.folder.path}", out="taken"), "test")
+    alone = train_classifier(tiny_classes(*apd, out="alone"), "test")
+    ours, its = ([file_digest(path) for path in run.folder.task_files()] for run in (taken, alone))
+    assert len(ours) == 2
+    assert ours == its
+
+
+@pytest.mark.parametrize("sequence", ["lenet_apd", "svhn_cifar10_cifar100", "cifar100_cifar10_svhn"])
+def test_recipes_train_with_the_optimizer_of_the_authors(sequence):
+    training = load(ClassifierExperiment, ROOT / "configs" / "classifier" / sequence / "apd.yaml").training
+    assert training.optimizer == "adam"
+    for schedule in (training.first, training.later or training.first):
+        assert (schedule.learning_rate, schedule.weight_decay) == (1e-3, 1e-4)
 
 
 def test_points_are_grouped_with_those_they_are_near_to():

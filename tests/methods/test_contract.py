@@ -124,6 +124,32 @@ def test_going_on_after_a_stop_in_mid_task_changes_no_bit(learn, monkeypatch, na
     assert parts.matrix[2, 0] == whole.matrix[2, 0]
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_adam_goes_on_after_a_stop_with_the_same_bits_fused_or_plain(learn, monkeypatch, fused):
+    def run(out):
+        adam = {"optimizer": "adam", "fused_adam": fused, "rate": 1e-3}
+        return learn(METHODS["finetune"](), epochs=0.3, out=out, **adam).network.state_dict()
+
+    whole = run("whole")
+    stop_at(9, monkeypatch)
+    with pytest.raises(Stopped):
+        run("parts")
+    monkeypatch.undo()
+    assert tensors_digest(run("parts")) == tensors_digest(whole)
+
+
+def test_the_fused_form_of_adam_differs_in_rounding_alone(learn, three_tasks):
+    plain, fused = (
+        learn(
+            METHODS["finetune"](), three_tasks[:1], norm=False, epochs=0.3, rate=1e-3, out=str(form), optimizer="adam",
+            fused_adam=form,
+        ).network.state_dict()
+        for form in (False, True)
+    )  # fmt: skip
+    for key, tensor in plain.items():
+        torch.testing.assert_close(fused[key], tensor, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", MARGINS)
 def test_a_margin_trains_resumes_and_reports_its_activity(learn, monkeypatch, name):
     def eft():

@@ -1,5 +1,6 @@
 """Run folders of an earlier version: sampled, measured, continued by a task, and finished from the middle of one."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from eftgan.adapters import load_task_file, using_task
+from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.config import load
 from eftgan.evaluation.features import load_extractor
 from eftgan.files import file_digest
@@ -16,6 +18,7 @@ from eftgan.gan.scorer import RunScorer
 from eftgan.kinds import load_kind, open_run
 from eftgan.names import GENERATOR
 from eftgan.reports.write import write_report
+from eftgan.runfolder import RunFolder
 from eftgan.tensors import read_tensors
 from eftgan.training.checkpoint import read_shared
 
@@ -78,6 +81,15 @@ def test_a_task_file_that_training_wrote_loads_into_a_network(old):
     z = torch.randn(2, 4)
     with using_task(generator.eval(), "checks"), using_task(run.generator(1), "checks"), torch.no_grad():
         assert torch.equal(generator(z)[0], run.generator(1)(z)[0])
+
+
+def test_an_old_classifier_goes_on_with_plain_adam_and_a_finished_one_is_not_opened_again(old):
+    folder = old("classifier-lwf", finished=True)
+    kind, asked = load_kind("classifier"), load(ClassifierExperiment, folder / "config.yaml")
+    assert asked.training.fused_adam
+    assert not kind.as_begun(asked, RunFolder(folder)).training.fused_adam
+    RunFolder(folder).note_finished()
+    assert kind.is_finished(dataclasses.replace(asked, out=str(folder)))
 
 
 # BatchNorm undoes these biases: their gradients are rounding errors, whose direction Adam follows at its full rate

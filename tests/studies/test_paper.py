@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -48,11 +49,19 @@ def test_every_row_has_a_method_and_data_or_is_awaited(tmp_path):
                 assert {set_name(entry["data"]) for entry in entries_with_data(plan.kind, data)} <= set(PAPER.data), row
 
 
-def test_every_sequence_is_valid_with_all_settings_at_once(tmp_path):
-    for table in {table.config: table for table in PAPER.tables}.values():
+def test_every_row_is_valid_with_all_settings_at_once(tmp_path):
+    known = set()
+    for table in PAPER.tables:
         protocol = () if table.config.startswith("gan/") else AUTHORS
         plan = plan_of(table.name, tmp_path, Settings(0.1, 2, 500, small=bool(table.small), protocol=protocol))
-        assert len(build(plan.kind.experiment_type, plan.data("eft"), table.name).task_names) == 2
+        for row in table.rows:
+            if (table.config, row.recipe) not in known and (row.recipe in METHODS or row.recipe not in PAPER.awaited):
+                experiment = build(plan.kind.experiment_type, plan.data(row.recipe), f"{table.name}, {row.name}")
+                assert len(experiment.task_names) == 2
+                known.add((table.config, row.recipe))
+    assert {recipe for config, recipe in known if config == "classifier/lenet_apd"} == {
+        "finetune", "l2t", "pnn", "rcl", "apd", "eft",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("table", PAPER.tables, ids=lambda table: table.name)
@@ -83,9 +92,21 @@ def test_a_number_that_belongs_nowhere_is_refused():
         (Row("EFT", "eft", paper={"cost": 1.0}), "figures are missing"),
         (Row("EFT", "eft", paper={"cost": [1.0, 0.1, 2.0], "accuracy": 1.0}), r"\[value, spread\]"),
         (Row("EFT", "eft", paper={"cost": 1.0, "accuracy": 1.0}, curve=[1.0]), "series"),
+        (Row("EFT", "eft", paper={"cost": 1.0, "accuracy": 1.0}, only_here=True), "only here has a figure"),
     ):
         with pytest.raises(UserError, match=message):
             dataclasses.replace(PAPER, tables=[dataclasses.replace(table, rows=[row])])
+
+
+def test_rows_that_the_paper_does_not_have_stand_beside_no_figure_of_it(tmp_path):
+    plan = plan_of("capacity", tmp_path)
+    lines = write_page([plan], tmp_path)[1].read_text().splitlines()
+    rows = {line.split(" | ")[0].strip("| "): line for line in lines if line.startswith("|")}
+    assert rows["L2T"].startswith("| L2T | – | – | – | – | – | – |")
+    assert "| – | 1.80 | – | 55.26 |" in rows["RCL's growth, fixed widths"]
+    title = plan.data("rcl")["title"]
+    assert title == "RCL's growth, fixed widths"
+    assert plan.data("apd")["title"] is None  # as the method is called
 
 
 def test_a_budget_keeps_whole_epochs_and_the_shape_of_the_schedule(tmp_path):
@@ -123,6 +144,26 @@ def test_small_forms_leave_the_rates_of_adam_alone(tmp_path):
     assert plan.data("eft")["training"]["first"]["learning_rate"] == 0.05
     with pytest.raises(UserError, match="no small form of imagenet"):
         plan_of("imagenet", tmp_path, Settings(small=True)).data("eft")
+
+
+def test_what_is_typed_wins_over_a_small_form(tmp_path):
+    words = ("training.first.learning_rate=0.2", "training.later=null")
+    training = plan_of("cifar100-10", tmp_path, Settings(small=True, words=words)).data("ewc")["training"]
+    assert (training["first"]["learning_rate"], training["first"]["weight_decay"]) == (0.2, 5e-4)
+    assert (training["later"], training["batch"]) == (None, 32)
+    adam = plan_of("cifar100-10", tmp_path, Settings(small=True, words=("training.optimizer=adam",))).data("ewc")
+    assert adam["training"]["first"]["learning_rate"] == 0.01  # as the config has it
+
+
+def test_keys_of_one_method_are_for_its_rows_alone(tmp_path):
+    plan = plan_of("capacity", tmp_path, dataclasses.replace(SETTINGS, words=(*BUILT_IN, "method.l1=0.1")))
+    assert plan.trainable(["apd"]) == ["apd"]
+    assert plan.comparison(["apd"], [0]).jobs[0].experiment.method.l1 == 0.1
+    assert plan.length == "1 epoch"
+    assert plan.tasks == ["shapes-1", "shapes-2", "shapes-3"]
+    assert re.search(r"pnn +PNN +settings do not fit", list_rows(plan))
+    with pytest.raises(UserError, match=r"unknown key method\.l1"):
+        plan.trainable()
 
 
 def test_other_settings_have_other_folders_and_other_places_do_not():
@@ -194,7 +235,22 @@ def test_data_that_is_missing_is_named_and_refused_only_when_it_is_to_be_trained
     assert "no data/imagenet: your own ImageNet-1K" in capsys.readouterr().out
     for words, message in (
         (["imagenet"], "imagenet: no data/imagenet: your own ImageNet-1K"),
-        (["imagenet", "--data", "imagenet=there"], "imagenet: no there: "),
+        (["imagenet", "--data", "imagenet=there"], "/CLASS/; or --data imagenet=PATH"),
+        (
+            ["margin", "--data", "cifar100=there"],
+            "data_prep cifar DOWNLOADS there --classes 100; or --data cifar100=PA",
+        ),
+        (["gan"], "data_prep cats IMAGENET data/256/cats.lmdb --size 256; or --data cats=PATH"),
+        (["gan", "--small"], "data_prep cats IMAGENET data/32/cats.lmdb --size 32; or --data cats=PATH"),
+        (["tiny-imagenet", "--small"], "data_prep tiny DOWNLOADS data/tiny-imagenet --size 32; or"),
+        (["margin", "sources.0.data=shapes_x"], "margin: no shapes_x: check the path"),
+        (["gan", "--small", "--budget", "0.1", "training.steps=1k"], 'training.steps: a valid integer, not "1k"'),
+        (["margin", "--budget", "0.5", "training.first=100"], "training.first: "),
+        (["margin", "training.first=100", "--list"], "training.first: "),
+        (["margin", "sources.0.data=null"], "sources.0.data: a valid string, not null"),
+        (["margin", "sources=3"], "sources: "),
+        (["margin", "--tasks", "2", "sources=[{data: 'shapes:12'}]"], "sources.0.name is missing"),
+        (["margin", "method=3"], "method is 3"),
         (["imagenet", "--data", "imagenets=there"], "--data imagenets: give NAME=PATH; there are: cifar100"),
         (["imagenets"], "no 'imagenets'; did you mean imagenet?"),
         (["imagenet", "--budget", "0"], "--budget 0: a share of the epochs"),
@@ -212,6 +268,21 @@ def test_data_that_is_missing_is_named_and_refused_only_when_it_is_to_be_trained
     assert list(tmp_path.iterdir()) == []
 
 
+def test_words_that_fit_no_row_of_a_table_are_told_beside_it_in_the_list(tmp_path, capsys):
+    main(["paper", "sources.0.data=null", "--out", str(tmp_path)])
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert all(table.name in lines for table in PAPER.tables)
+    assert lines["margin"].rstrip().endswith("sources.0.data: a valid string, not null")
+    assert "unknown key sources" in lines["gan"]
+
+
+@dataclasses.dataclass
+class Nobody(Finetune):
+    """A method that was not there before."""
+
+    name: Literal["nobody"] = "nobody"
+
+
 def test_a_method_that_is_awaited_has_a_row_and_joins_when_it_is_there(tmp_path, monkeypatch):
     row = Row("Nobody's", "nobody", paper={"cost": 2.0, "accuracy": 50.0})
     table = dataclasses.replace(PAPER.table("capacity"), rows=[row, PAPER.table("capacity").rows[-1]])
@@ -222,7 +293,7 @@ def test_a_method_that_is_awaited_has_a_row_and_joins_when_it_is_there(tmp_path,
     text = write_page([plan], tmp_path)[1].read_text()
     assert "| Nobody's | – | 2.00 | – | 50.00 |" in text
     assert "| not here yet |" in text
-    monkeypatch.setitem(METHODS, "nobody", Finetune)
+    monkeypatch.setitem(METHODS, "nobody", Nobody)
     assert Plan(paper, table, SETTINGS, tmp_path).trainable() == ["nobody", "eft"]
     mistyped = dataclasses.replace(table, rows=[dataclasses.replace(row, recipe="nobdy")])
     with pytest.raises(UserError, match="no method or recipe 'nobdy'"):

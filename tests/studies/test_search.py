@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from eftgan.classifier.experiment import ClassifierExperiment, open_classes
+from eftgan.classifier.kind import train_classifier
 from eftgan.classifier.run import ClassifierRun
 from eftgan.commands import main
 from eftgan.config import apply_override, build, dump, load
@@ -70,7 +71,7 @@ def test_trials_begin_with_one_first_task_and_equal_runs_that_trained_it(searche
     findings = read_findings(searched / "tune")
     assert [each.params for each in findings] == [{"method.later_rate": "1"}, {"method.later_rate": "4"}]
     runs = [GanRun(searched / "tune" / f"trial-{each.number:03d}-seed0") for each in findings]
-    assert {run.experiment.start for run in runs} == {str(searched / "tune" / "first-seed0")}
+    assert {run.experiment.start for run in runs} == {str(searched / "tune" / "first-finetune-seed0")}
     alone = train_gan(tiny("method.later_rate=4", "training.batch=3"), "test")
     assert [file_digest(path) for path in runs[1].folder.task_files()] == [
         file_digest(path) for path in alone.folder.task_files()
@@ -147,7 +148,7 @@ def test_a_trial_that_was_cut_short_is_taken_up_and_more_can_be_asked_for(config
         tune(config, *once)
     assert [each.number for each in read_findings(tune(config, *once))] == [0]
     assert [each.number for each in read_findings(tune(config, RATES, *ON_CHECKS))] == [0, 1]
-    assert calls == ["first-seed0", "trial-000-seed0", "trial-000-seed0", "trial-001-seed0"]
+    assert calls == ["first-finetune-seed0", "trial-000-seed0", "trial-000-seed0", "trial-001-seed0"]
 
 
 def test_a_trial_whose_loss_is_not_finite_has_failed_and_the_others_go_on(config):
@@ -156,7 +157,7 @@ def test_a_trial_whose_loss_is_not_finite_has_failed_and_the_others_go_on(config
     assert good.value is not None
     assert "infinite or NaN" in bad.failed
     assert load(GanExperiment, out / "tuned.yaml").training.learning_rate == 1e-3
-    assert not (out / "first-seed0").exists()  # another rate makes another first task
+    assert not list(out.glob("first-*"))  # another rate makes another first task
 
 
 def test_a_generator_is_judged_on_images_that_it_did_not_train_on(config, tmp_path):
@@ -192,6 +193,20 @@ def test_a_classifier_is_judged_on_a_share_of_each_class_and_never_on_test_image
     assert "held out of training" in (out / "trial-000-seed1" / "report.md").read_text()
     assert capsys.readouterr().out.count("task 1 of 1: shapes-1") == 1  # which the trials of EFT share
     assert ClassifierRun(out / "first-seed1").experiment.method.name == "eft"
+
+
+def test_a_method_that_writes_its_finished_tasks_anew_begins_with_one_of_fine_tuning(tmp_path, tiny_classes):
+    sdc = ["method={name: ewc-sdc, samples: 8}", "sources.0.take=2"]
+    config = write_config(tmp_path, [*TINY_CLASSES, *sdc], ClassifierExperiment)
+    out = tune(config, RATES, "--metric", "accuracy-CIL", "--trials", "1")
+    (finding,) = read_findings(out)
+    trial, first = ClassifierRun(out / "trial-000-seed0"), ClassifierRun(out / "first-finetune-seed0")
+    assert (trial.experiment.start, first.experiment.method.name) == (str(first.folder.path), "finetune")
+    rate = f"method.later_rate={finding.params['method.later_rate']}"
+    alone = train_classifier(tiny_classes(*sdc, rate, "held_out=0.2", out="alone"), "test")
+    ours, its = ([file_digest(path) for path in run.folder.task_files()] for run in (trial, alone))
+    assert len(ours) == 2
+    assert ours == its
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,12 @@ class Decomposed(Transform):
         self.tau.mul_(2)
 
     @torch.no_grad()
-    def drop_below(self, size: float) -> None:
-        """Entries of tau that are not larger than this become 0."""
-        self.tau.mul_(self.tau.abs() > size)
+    def drop_below(self, size: float) -> Tensor:
+        """Entries of tau that are not larger than this become 0; their values, 0 elsewhere, are returned."""
+        large = self.tau.abs() > size
+        small = self.tau * ~large
+        self.tau.mul_(large)
+        return small
 
     @torch.no_grad()
     def take_back_common(self) -> None:

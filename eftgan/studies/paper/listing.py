@@ -38,6 +38,9 @@ def _brief(plan: Plan) -> tuple[str, str]:
         states = [plan.state(row.recipe) for row in plan.table.rows]
     except UserError as error:  # settings that are not for this table
         return "–", str(error)
+    found = list(plan.obstacles.values())
+    if found[0] and all(each and each.mistake for each in found):
+        return "–", found[0].remedy
     done, begun = states.count("done"), [state for state in states if state.startswith("begun")]
     others = dict.fromkeys(state for state in states if state not in ("done", "missing", *begun))
     hints = [f"{state}: {states.count(state)}" if state == "not here yet" else state for state in others]

@@ -130,7 +130,10 @@ def _figures(plan: Plan, ours: dict[str, Ours | None]) -> Table:
 def _pair(plan: Plan, row: Row, figure: Figure, own: Ours | None) -> list[Cell]:
     text = own.text(figure) if own else None
     printed = row.printed(figure, plan.table.series)
-    theirs = Cell(figure.text(*printed)) if printed else Cell("drawn", muted=True, note="the paper prints no number")
+    if printed:
+        theirs = Cell(figure.text(*printed))
+    else:
+        theirs = NONE if row.only_here else Cell("drawn", muted=True, note="the paper prints no number")
     return [Cell(text) if text else NONE, theirs]
 
 

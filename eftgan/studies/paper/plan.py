@@ -1,28 +1,37 @@
 """From a table and settings to runs: which there are, which can be trained, and how far they are."""
 
 import contextlib
+import copy
 import functools
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from eftgan.config import build, read_yaml
+from eftgan.data.labelled import is_path
 from eftgan.errors import UserError
 from eftgan.files import exclusive, write_json
 from eftgan.kinds import find_config, kind_of_config
 from eftgan.methods import METHODS
 from eftgan.names import counted
 from eftgan.runfolder import DIVERGED, RunFolder
-from eftgan.studies.comparison import Comparison, plan_comparison, recipe_data, recipe_file, with_overrides
-from eftgan.studies.paper.protocols import Settings, entries_with_data, method_of, set_name
-from eftgan.studies.paper.tables import Paper, PaperTable, Row
+from eftgan.studies.comparison import (
+    Comparison,
+    plan_comparison,
+    recipe_data,
+    recipe_file,
+    refuse_choice_of_method,
+    with_overrides,
+)
+from eftgan.studies.paper.protocols import Settings, entries_with_data, method_of, value_at
+from eftgan.studies.paper.tables import Form, Paper, PaperTable, Row
 from eftgan.studies.sharing import AnyKind
 from eftgan.training.experiment import Experiment
 
 RECORD = "plan.json"  # beside the runs: with which settings, and for which tables
-BUILT_IN = ("shapes", "torchvision:")  # how data begins that is no place
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,7 @@ class Obstacle:
 
     brief: str  # for a cell
     remedy: str
+    mistake: bool = False  # in the words that were typed: nothing is trained before it is put right
 
 
 @dataclass(frozen=True)
@@ -44,12 +54,16 @@ class Plan:
 
     @functools.cached_property
     def config(self) -> Path:
-        name = self.paper.form(self.table).config if self.settings.small else None
+        name = self._form.config if self._form else None
         return find_config(name or self.table.config)
 
-    @functools.cached_property
-    def words(self) -> list[str]:
-        return [*(self.paper.form(self.table).words if self.settings.small else ()), *self.settings.words]
+    @property
+    def _form(self) -> Form | None:
+        return self.paper.form(self.table) if self.settings.small else None
+
+    @property
+    def _small_words(self) -> list[str]:
+        return self._form.words if self._form else []
 
     @functools.cached_property
     def kind(self) -> AnyKind:
@@ -62,13 +76,26 @@ class Plan:
 
     def changed(self, kind: AnyKind, data: dict[str, Any]) -> dict[str, Any]:
         """A config's mapping as the settings have it."""
-        if self.settings.small and (data.get("training") or {}).get("optimizer") != "adam":
-            data = with_overrides(data, self.paper.form(self.table).with_sgd)
-        return self.settings.change(kind, data, self.paper.protocol(self.settings.protocol))
+        return self.settings.change(kind, self._typed(data), self.paper.protocol(self.settings.protocol))
+
+    def _typed(self, data: dict[str, Any]) -> dict[str, Any]:
+        """A config's mapping with the words that were typed, which win over those of the small form."""
+        typed = with_overrides(copy.deepcopy(data), self.settings.words)
+        if self._form is None or value_at(typed, "training.optimizer") == "adam":
+            return typed
+        return with_overrides(data, [*self._form.with_sgd, *self.settings.words])
+
+    def _read(self, recipe: str) -> dict[str, Any]:
+        return recipe_data(self.kind, self.config, self._small_words, recipe)
+
+    def _whole(self, recipe: str) -> Experiment:
+        """A recipe with the words that were typed, before it is cut down; refused where it cannot be built."""
+        return self._experiment(self._typed(self._read(recipe)))
 
     def data(self, recipe: str) -> dict[str, Any]:
         """What a recipe's runs are made from."""
-        return self.changed(self.kind, recipe_data(self.kind, self.config, self.words, recipe))
+        self._whole(recipe)
+        return self.changed(self.kind, self._read(recipe))
 
     @functools.cached_property
     def obstacles(self) -> dict[str, Obstacle | None]:
@@ -80,31 +107,40 @@ class Plan:
             if row.recipe not in self.paper.awaited:
                 raise UserError(f"{self.table.name}, {row.name}: no method or recipe {row.recipe!r}")
             return Obstacle("not here yet", f"{row.recipe} is not implemented yet")
-        data = self.data(row.recipe)
-        if method_of(data) not in METHODS:
-            return Obstacle("not here yet", f"{method_of(data)} is not implemented yet")
-        for place in (str(entry["data"]) for entry in entries_with_data(self.kind, data)):
-            if not place.startswith(BUILT_IN) and not Path(place).expanduser().exists():
-                name = set_name(place)
-                how = self.paper.data.get(name, "check the path")
-                return Obstacle(f"no {place}", f"no {place}: {how}; or --data {name}=PATH")
+        method = method_of(self._read(row.recipe))
+        if method not in METHODS:
+            return Obstacle("not here yet", f"{method} is not implemented yet")
+        try:
+            data = self.data(row.recipe)
+            size = self.kind.image_size(self._experiment(data))
+        except UserError as error:
+            return Obstacle("settings do not fit", str(error), mistake=True)
+        for place in (entry["data"] for entry in entries_with_data(self.kind, data)):
+            if is_path(place) and not os.path.exists(os.path.expanduser(place)):
+                return Obstacle(f"no {place}", self.paper.remedy(self.settings.name_of(place), place, size))
         return None
 
     def trainable(self, names: Sequence[str] | None = None) -> list[str]:
-        """The recipes that can be trained, or those that were named; refused where there is none."""
+        """The recipes that can be trained, or those that were named.
+
+        Refused where there is none, where one that was named cannot be, and where words do not fit a row.
+        """
         recipes = list(self.obstacles)
         for name in names or ():
             if name not in recipes:
                 raise UserError(f"--rows {name}: {self.table.name} has no such row; there are: {', '.join(recipes)}")
         free = [recipe for recipe in names or recipes if self.obstacles[recipe] is None]
-        stopped = [found.remedy for recipe in names or recipes if (found := self.obstacles[recipe])]
+        stopped = [found for recipe in names or recipes if (found := self.obstacles[recipe])]
+        if mistakes := [found for found in stopped if found.mistake]:
+            raise UserError(f"{self.table.name}: {mistakes[0].remedy}")
         if not free or (names and stopped):
-            raise UserError(f"{self.table.name}: {'; '.join(dict.fromkeys(stopped))}")
+            raise UserError(f"{self.table.name}: {'; '.join(dict.fromkeys(found.remedy for found in stopped))}")
         return free
 
     def comparison(self, recipes: Sequence[str], seeds: Sequence[int]) -> Comparison:
         """The runs to train."""
-        return plan_comparison(self.config, self.words, recipes, seeds, self.folder, self.changed)
+        refuse_choice_of_method(self.settings.words)
+        return plan_comparison(self.config, self._small_words, recipes, seeds, self.folder, self.changed)
 
     def runs(self, recipe: str) -> list[RunFolder]:
         """What there is of a recipe, one run per seed."""
@@ -132,7 +168,7 @@ class Plan:
     @property
     def length(self) -> str:
         """How long tasks are trained."""
-        return self.kind.length(self._experiment(self.data("eft")))
+        return self.kind.length(self._experiment(self.data(self._fitting)))
 
     @property
     def whole_length(self) -> str:
@@ -142,12 +178,20 @@ class Plan:
     @functools.cached_property
     def tasks(self) -> list[str]:
         """All tasks of the sequence; with `--tasks` only the first of them are trained."""
-        changed = with_overrides(read_yaml(self.config), self.words) if self.words or self.settings.small else None
-        return list((self._experiment(changed) if changed else self._in_print).task_names)
+        return list(self._whole(self._fitting).task_names)
 
     @property
     def trained_tasks(self) -> int:
         return min(len(self.tasks), self.settings.tasks or len(self.tasks))
+
+    @functools.cached_property
+    def _fitting(self) -> str:
+        """A recipe that the words fit: EFT's, unless they are keys of another method."""
+        for recipe in ("eft", *(row.recipe for row in self.table.rows)):
+            with contextlib.suppress(UserError):
+                self.data(recipe)
+                return recipe
+        return "eft"  # which will say why not
 
     @functools.cached_property
     def _in_print(self) -> Experiment:

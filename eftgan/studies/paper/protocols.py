@@ -23,7 +23,7 @@ class Protocol:
 
     def apply(self, data: dict[str, Any]) -> None:
         """Change a config's mapping in place, if it is meant."""
-        if self.method in (None, method_of(data)) and (self.where is None or _value(data, self.where) is not None):
+        if self.method in (None, method_of(data)) and (self.where is None or value_at(data, self.where) is not None):
             for word in self.words:
                 apply_override(data, word)
 
@@ -51,6 +51,10 @@ class Settings:
             parts.append(f"other-{hashlib.sha256(repr(sorted(self.words)).encode()).hexdigest()[:8]}")
         return "_".join(parts) or "full"
 
+    def name_of(self, place: str) -> str:
+        """What the set at a place is called, also where `places` say that it is there."""
+        return next((name for name, given in self.places.items() if given == place), set_name(place))
+
     def change(self, kind: AnyKind, data: dict[str, Any], protocols: Sequence[Protocol]) -> dict[str, Any]:
         """A config's mapping as these settings have it."""
         for entry in entries_with_data(kind, data):
@@ -77,10 +81,11 @@ def set_name(place: str) -> str:
 def method_of(data: Mapping[str, Any]) -> str:
     """The name of a config's method."""
     method = data.get("method") or "eft"
-    return str(method if isinstance(method, str) else method.get("name", "eft"))
+    return str(method.get("name", "eft") if isinstance(method, dict) else method)
 
 
-def _value(data: Any, path: str) -> Any:
+def value_at(data: Any, path: str) -> Any:
+    """What stands at a.b.c of nested mappings; none where there is nothing."""
     for key in path.split("."):
         data = data.get(key) if isinstance(data, dict) else None
     return data

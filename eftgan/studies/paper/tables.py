@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import shlex
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ class Row:
     growth: float | None = None  # in %, as the paper prints it
     paper: dict[str, float | list[float]] = field(default_factory=dict)  # by figure; with a spread: [value, spread]
     curve: list[float] = field(default_factory=list)  # the series
+    only_here: bool = False  # the paper's table has no such row
 
     def printed(self, figure: Figure, series: Series | None) -> tuple[float, float | None] | None:
         """The paper's value and its spread; where the series ends with the average, that is it."""
@@ -112,7 +114,7 @@ class Paper:
     """All of them."""
 
     awaited: list[str]
-    data: dict[str, str]  # what configs call a set -> how to get it
+    data: dict[str, str]  # what configs call a set -> how to get it, with PLACE and SIZE for what a config asks for
     forms: list[Form]
     protocols: list[Protocol]
     tables: list[PaperTable]
@@ -134,6 +136,13 @@ class Paper:
             raise UserError(f"--small: there is no small form of {table.name}")
         return _named(table.small, self.forms, "--small")
 
+    def remedy(self, name: str, place: str, size: int) -> str:
+        """What to do where a set is missing; a place that somebody made up has no name here."""
+        if name not in self.data:
+            return f"no {place}: check the path"
+        how = self.data[name].replace("SIZE", str(size)).replace("PLACE", shlex.quote(place))
+        return f"no {place}: {how}; or --data {name}=PATH"
+
     def protocol(self, names: Sequence[str]) -> list[Protocol]:
         """What the names stand for, each once."""
         chosen = [_named(name, self.protocols, "--protocol") for name in names]
@@ -150,7 +159,10 @@ def load_paper() -> Paper:
 def _check_rows(table: PaperTable) -> None:
     """Every printed number belongs to a figure or to the series, which has as many for every row."""
     figures = {figure.name for figure in table.figures}
-    for row in table.rows:
+    theirs = [row for row in table.rows if not row.only_here]
+    if any(row.paper or row.curve or row.growth for row in table.rows if row.only_here):
+        raise UserError(f"table {table.name}: a row that is only here has a figure of the paper's")
+    for row in theirs:
         where = f"table {table.name}, {row.name}"
         if unknown := set(row.paper) - figures:
             raise UserError(f"{where}: no figure {unknown.pop()!r}")
@@ -158,7 +170,7 @@ def _check_rows(table: PaperTable) -> None:
             raise UserError(f"{where}: give a value, or [value, spread]")
         if not table.drawn and any(row.printed(figure, table.series) is None for figure in table.figures):
             raise UserError(f"{where}: the paper's figures are missing")
-    if len({len(row.curve) for row in table.rows}) > 1 or (table.series is None and table.rows[0].curve):
+    if len({len(row.curve) for row in theirs}) > 1 or (table.series is None and any(row.curve for row in theirs)):
         raise UserError(f"table {table.name}: every row needs a series of the same length")
 
 
