@@ -30,6 +30,7 @@ GENTLE = {
     "ewc": {"strength": 1.0, "samples": 16},
     "ewc-sdc": {"strength": 1.0, "samples": 16},
     "mas": {"strength": 0.001, "samples": 16},
+    "apd": {"l2": 10.0},
     "imm": {"samples": 16, "labels": "sampled"},
     "supsup": {"density": 0.5},
     "tfm": {"tasks": 3},

@@ -161,10 +161,9 @@ def without_smallest(sizes: Tensor, count: int) -> Tensor:
     if count == 0:
         return torch.ones_like(sizes, dtype=torch.bool)
     cut = sizes.kthvalue(count).values  # a twelfth of the time of sorting
-    mask = sizes > cut
-    if lacking := len(sizes) - count - int(mask.sum()):
-        mask[(sizes == cut).nonzero()[-lacking:, 0]] = True
-    return mask
+    mask, equal = sizes > cut, sizes == cut
+    lacking = len(sizes) - count - mask.sum()
+    return mask | (equal & (equal.flip(0).cumsum(0).flip(0) <= lacking))
 
 
 @dataclass(frozen=True)
