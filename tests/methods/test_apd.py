@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from eftgan.adapters import AdapterConfig, named_banks
+from eftgan.adapters.transforms.decomposed import Decomposed
 from eftgan.classifier.experiment import ClassifierExperiment
 from eftgan.classifier.kind import train_classifier
 from eftgan.config import load
@@ -12,7 +13,7 @@ from eftgan.evaluation.accuracy import forgetting
 from eftgan.evaluation.growth import growth
 from eftgan.files import file_digest
 from eftgan.methods import Batch, Finetune, Probe
-from eftgan.methods.apd import Apd, decomposed
+from eftgan.methods.apd import Apd, decomposed, hold
 from eftgan.methods.consolidation import k_means
 from eftgan.names import CLASSIFIER
 from eftgan.tensors import tensors_digest
@@ -59,6 +60,25 @@ def test_earlier_tasks_are_held_where_they_were_when_the_new_one_began(two_layer
     with torch.no_grad():
         networks[CLASSIFIER].body.layer.weight.add_(0.1)
     assert method.penalty(CLASSIFIER, networks, Batch(torch.ones(1, 2))).item() == pytest.approx(1.25, abs=1e-5)
+
+
+def test_terms_of_an_earlier_task_have_the_gradients_of_their_formula():
+    torch.manual_seed(0)
+    for layer in (nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(3, 4, 3), nn.Linear(3, 4)):
+        own, target = Decomposed(layer), torch.randn_like(layer.weight)
+        own.reset_parameters()
+        own.give_common(torch.randn_like(target), own.tau.detach().clone(), first=True)
+        own.v.requires_grad_(False)
+        moved = own.weight(layer.weight) - target
+        formula = 0.3 * own.tau.abs().sum() + 7 / 2 * moved.square().sum()
+        written_out = hold(layer.weight, own, target, 0.3, 7)
+        torch.testing.assert_close(written_out, formula)
+        for ours, autograds in zip(
+            torch.autograd.grad(2 * written_out, (layer.weight, own.tau)),
+            torch.autograd.grad(2 * formula, (layer.weight, own.tau)),
+            strict=True,
+        ):
+            torch.testing.assert_close(ours, autograds)
 
 
 def test_own_parts_cost_by_their_size_and_small_entries_are_dropped_when_a_task_ends(two_layers):

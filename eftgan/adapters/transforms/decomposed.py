@@ -81,9 +81,12 @@ class Decomposed(Transform):
             self.common = torch.zeros_like(self.tau.detach()) if "common" in state else None
             self.counts = torch.tensor(False, device=self.tau.device) if "common" in state else None
 
+    def mask(self, weight: Tensor) -> Tensor:
+        """One number per output, in a form that multiplies the weight."""
+        return torch.sigmoid(self.v).view(*(-1 if axis == self.axis else 1 for axis in range(weight.dim())))
+
     def weight(self, weight: Tensor) -> Tensor:
-        mask = torch.sigmoid(self.v)
-        own = weight * mask.view(*(-1 if axis == self.axis else 1 for axis in range(weight.dim()))) + self.tau
+        own = weight * self.mask(weight) + self.tau
         return own if self.common is None else own + self.common
 
     def bias(self, bias: Tensor | None) -> Tensor | None:
