@@ -190,12 +190,12 @@ def test_a_first_task_of_fine_tuning_does_without_what_is_for_other_methods(tmp_
 
 
 def test_methods_that_change_all_weights_have_recipes_for_a_cpu_with_one_first_task(tmp_path):
-    rates = {"finetune": 0.01, "ewc": 0.01, "ewc-sdc": 0.01, "lfl": 0.01, "imm": 0.01, "dmc": 0.02}
+    rates = {"finetune": 0.01, "ewc": 0.01, "ewc-sdc": 0.01, "lfl": 0.05, "imm": 0.05, "dmc": 0.02}
     planned = plan_comparison(ROOT / "configs/classifier/cifar100_10_cpu.yaml", [], list(rates), [0], tmp_path)
     assert {job.needs.name for job in planned.jobs} == {"first-seed0"}
     later = {job.experiment.method.name: job.experiment.training.later for job in planned.jobs}
     assert {name: schedule.learning_rate for name, schedule in later.items()} == rates
-    assert {name: schedule.epochs for name, schedule in later.items() if schedule.epochs != 5} == {"dmc": 20}
+    assert {name: schedule.epochs for name, schedule in later.items() if schedule.epochs != 5} == {"dmc": 16}
     assert {schedule.weight_decay for schedule in later.values()} == {5e-4}
     assert [job.experiment.auxiliary.data for job in planned.jobs if job.experiment.auxiliary] == ["data/cifar10"]
 
