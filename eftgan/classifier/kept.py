@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from eftgan.data.labelled import LabelledImages
 from eftgan.data.pixels import Pixels
 from eftgan.errors import UserError
 from eftgan.evaluation.rules import AUTO, RULES, Rule, Said
-from eftgan.evaluation.task_inference import common_features, image_batches, said_by_task
+from eftgan.evaluation.task_inference import SPACES, image_batches, said_by_task
 from eftgan.files import file_digest
 from eftgan.methods import Method
 from eftgan.names import INFERENCE
@@ -31,17 +32,26 @@ NO_FEATURES = (
 
 
 def look(
-    model: nn.Module, tasks: Sequence[str], images: LabelledImages, pixels: Pixels, turns: int, common: bool
+    model: nn.Module,
+    tasks: Sequence[str],
+    images: LabelledImages,
+    pixels: Pixels,
+    turns: int,
+    asks: AbstractSet[str],
+    before: Said | None = None,
 ) -> Said:
     """What the last of the tasks says of its training images, looked at without augmentation.
 
-    common: look at them with the first task's network as well, which later tasks leave as it was.
+    asks: what a rule asks for; spaces among it are of the first task's network, which later tasks leave as it was.
+    before: what an earlier look at the same images found, which is not looked for again.
     """
     batches = partial(image_batches, images, pixels, next(model.parameters()).device)
-    (said,) = said_by_task(model, [tasks[-1]], batches, turns)
-    first = common_features(model, tasks[0], batches).float().cpu() if common else None
-    features = None if said.features is None else said.features.float().cpu()
-    return Said(said.logits.float().cpu(), features, first)
+    if before is None:
+        (said,) = said_by_task(model, [tasks[-1]], batches, turns)
+        before = Said(said.logits.float().cpu(), None if said.features is None else said.features.float().cpu())
+    new = [name for name in SPACES if name in asks and getattr(before, name) is None]
+    spaces = {name: SPACES[name](model, tasks[0], batches).float().cpu() for name in new}
+    return dataclasses.replace(before, **spaces, kept=before.kept)
 
 
 def require_features(rule: Rule, model: nn.Module) -> None:
@@ -77,13 +87,13 @@ class KeptStatistics:
             raise _refusal(why, [name for name, each in RULES.items() if self.obstacle(each) is None])
 
     def of(self, rule: Rule, tasks: Sequence[str], model: nn.Module | None = None) -> list[dict[str, Tensor]]:
-        """By task, what the rule needs: its own, and what the first task keeps for all.
+        """By task, what the rule needs: its own, what the first task keeps for all, and what the last one handed on.
 
         model: the classifier, for tasks that the rule must be fitted to.
         """
         self.require(rule)
-        for_all = self._for_all(rule, model)
-        return [{**for_all, **self._of_task(rule, task, model)} for task in tasks]
+        for_all = self._for_all(rule, self.run.tasks.index(tasks[-1]), model)
+        return [{**self._of_task(rule, task, model), **for_all} for task in tasks]
 
     def stored(self, rule: Rule, task: str) -> dict[str, Tensor]:
         """What the task keeps for the rule, as far as it was fitted: from its file, or from the one beside it."""
@@ -96,14 +106,21 @@ class KeptStatistics:
         return {key: known[key] for key in names if key in known}
 
     def stored_bytes(self, rule: Rule, tasks: Sequence[str]) -> int:
-        """What these tasks keep for the rule, all together."""
-        return sum(tensor.nbytes for task in tasks for tensor in self.stored(rule, task).values())
+        """What a run of these tasks needs for the rule, all together."""
+        return sum(tensor.nbytes for task in tasks for tensor in self.added(rule, task).values())
 
-    def _for_all(self, rule: Rule, model: nn.Module | None) -> dict[str, Tensor]:
-        if not rule.first_keeps:
-            return {}
-        first = self._of_task(rule, self.run.tasks[0], model)
-        return {key: first[key] for key in rule.first_keeps}
+    def added(self, rule: Rule, task: str) -> dict[str, Tensor]:
+        """What a run needs more for this task, as far as it was fitted."""
+        names = rule.added_by(self.run.tasks.index(task))
+        return {key: tensor for key, tensor in self.stored(rule, task).items() if key in names}
+
+    def _for_all(self, rule: Rule, last: int, model: nn.Module | None) -> dict[str, Tensor]:
+        """What the first task keeps for all, and what a task, by its place, hands on."""
+        found: dict[str, Tensor] = {}
+        for names, place in ((rule.first_keeps, 0), (rule.hands_on, last)):
+            own = self._of_task(rule, self.run.tasks[place], model) if names else {}
+            found |= {key: own[key] for key in names}
+        return found
 
     def _of_task(self, rule: Rule, task: str, model: nn.Module | None) -> dict[str, Tensor]:
         index, kept = self.run.tasks.index(task), self.stored(rule, task)
@@ -122,7 +139,7 @@ class KeptStatistics:
 
     def _fit(self, rule: Rule, index: int, task: str, model: nn.Module | None) -> None:
         """Write what the task has to keep for the rule to the file beside the task's."""
-        for_all = self._for_all(rule, model) if index else {}
+        for_all = self._for_all(rule, index - 1, model) if index else {}
         images, path = self._training_images(task), self.run.folder.task_file(index, task)
         own = dataclasses.replace(self._look(rule, index, images, model), kept=for_all)
         kept = self._beside(index, task, path) | rule.fit(own, images.targets)
@@ -131,13 +148,12 @@ class KeptStatistics:
 
     def _look(self, rule: Rule, index: int, images: LabelledImages, model: nn.Module | None) -> Said:
         """One look serves all rules that are fitted to a task one after the other."""
-        task, common = self.run.tasks[index], "common" in rule.asks
-        if self._looked and self._looked[0] == task and (self._looked[1].common is not None or not common):
-            return self._looked[1]
+        task = self.run.tasks[index]
+        before = self._looked[1] if self._looked and self._looked[0] == task else None
         model = model or self.run.classifier(len(self.run.trained) - 1, [self.run.tasks[0], task])
         experiment = self.run.experiment
         turns = experiment.method.outputs_per_class
-        said = look(model, self.run.tasks[: index + 1], images, experiment.pixels, turns, common)
+        said = look(model, self.run.tasks[: index + 1], images, experiment.pixels, turns, rule.asks, before)
         self._looked = (task, said)
         return said
 

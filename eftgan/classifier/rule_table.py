@@ -42,7 +42,7 @@ def score_rules(scorer: ClassifierScorer, through: int, names: Sequence[str]) ->
     """Every rule on every seen task's test images; what is missing is fitted first, on training images alone."""
     run, found = scorer.run, []
     model, seen = scorer.model(through), scorer.run.tasks[: through + 1]
-    asking = sorted((rule_named(name) for name in names), key=lambda rule: "common" not in rule.asks)
+    asking = [rule_named(name) for name in names]
     for rule in asking:  # before any work
         run.kept.require(rule)
     for task in seen:  # one look at a task's training images serves all rules

@@ -17,7 +17,7 @@ from eftgan.data.splits import LabelledTask
 from eftgan.errors import UserError
 from eftgan.evaluation.rules import Rule, Said, rule_named
 from eftgan.evaluation.task_inference import (
-    common_features,
+    SPACES,
     completed,
     logits_together,
     said_by_task,
@@ -129,8 +129,7 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
             said = said_by_task(network, asked, lambda: [x], turns)
         else:
             said = [Said(logits) for logits in logits_together(network, asked, x, turns)]
-        common = self._common(network, x) if "common" in rule.asks else None
-        said = completed(said, common, kept)
+        said = completed(said, self._in_spaces(network, x, rule), kept)
         answers = []
         for task, own, sure in zip(tasks, said, rule.certainties(said)[:, 0].tolist(), strict=True):
             answers.append(Answer(task, sure, self._ranked(task, rule.class_scores(own))))
@@ -144,11 +143,12 @@ class ClassifierRun(SavedRun[ClassifierExperiment]):
     def _rule(self, network: nn.Module, tasks: list[str]) -> Rule:
         return rule_named(self.inference, shares_features(network, tasks))
 
-    def _common(self, network: nn.Module, x: Tensor) -> Tensor:
-        first = self.tasks[0]
-        if first not in task_names(network):
+    def _in_spaces(self, network: nn.Module, x: Tensor, rule: Rule) -> dict[str, Tensor]:
+        """The image where the rule wants to see it in the first task's network."""
+        asked, first = [name for name in SPACES if name in rule.asks], self.tasks[0]
+        if asked and first not in task_names(network):
             network = self.classifier(len(self.trained) - 1, [first])
-        return common_features(network, first, lambda: [x])
+        return {name: SPACES[name](network, first, lambda: [x]) for name in asked}
 
     def export(self, task: str, out: Path) -> list[str]:
         from eftgan.classifier.export import export_classifier

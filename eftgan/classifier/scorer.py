@@ -14,7 +14,7 @@ from eftgan.evaluation.accuracy import CIL, TASK, TIL, accuracies
 from eftgan.evaluation.growth import growth
 from eftgan.evaluation.rules import AUTO, Said, rule_named
 from eftgan.evaluation.task_inference import (
-    common_features,
+    SPACES,
     completed,
     image_batches,
     said_by_task,
@@ -24,7 +24,7 @@ from eftgan.files import file_digest
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
-COMMON = "common space.safetensors"  # no task has such a name
+SPACE_FILES = {"common": "common space.safetensors", "statistics": "map statistics.safetensors"}  # no task's name
 
 
 class ClassifierScorer:
@@ -102,8 +102,8 @@ class ClassifierScorer:
         rule = rule_named(inference, shares_features(model, seen))
         kept = self.run.kept.of(rule, seen, model)  # before anything is said of test images
         said, carried = self._said(model, seen, tested, "features" in rule.asks)
-        common = self._common(model, tested) if "common" in rule.asks else None
-        said = completed(said, common, kept)
+        spaces = {name: self._in_space(name, model, tested) for name in SPACES if name in rule.asks}
+        said = completed(said, spaces, kept)
         logits, by_class = [each.logits for each in said], [rule.class_scores(each) for each in said]
         labels = self.run.labelled[tested].test.targets
         return accuracies(logits, tested, labels, rule.scores(said).argmax(0), by_class), carried
@@ -138,18 +138,18 @@ class ClassifierScorer:
                 write_tensors(files[task], tensors, {"weights": digests[task], "after": seen[-1]})
         return [known[task] for task in seen], carried
 
-    def _common(self, model: nn.Module, tested: int) -> Tensor:
-        """One task's test images in the common space, from the folder if they were there before."""
+    def _in_space(self, name: str, model: nn.Module, tested: int) -> Tensor:
+        """One task's test images in a space of all tasks, from the folder if they were there before."""
         first, test = self.run.tasks[0], self.run.labelled[tested].test
         state = {**self.run.experiment.method.theta(model, first), **task_state(model, first)}
         digest = f"{tensors_digest(state)} {len(test)}"
-        path = self.run.folder.path / "logits" / self.run.tasks[tested] / COMMON
+        path = self.run.folder.path / "logits" / self.run.tasks[tested] / SPACE_FILES[name]
         if path.exists():
             tensors, facts = read_tensors(path)
             if facts.get("weights") == digest:
                 return tensors["features"]
         batches = partial(image_batches, test, self.run.experiment.pixels, self.device)
-        found = common_features(model, first, batches).float().cpu()
+        found = SPACES[name](model, first, batches).float().cpu()
         write_tensors(path, {"features": found}, {"weights": digest})
         return found
 
@@ -160,7 +160,7 @@ class ClassifierScorer:
         counts = growth(model, (3, size, size), run.tasks[task])
         details = {key: value for key, value in dataclasses.asdict(counts).items() if key != "layers"}
         details["bytes_shared"] = details.pop("bytes_base")
-        kept = run.kept.stored(rule_named(run.inference), run.tasks[task])
+        kept = run.kept.added(rule_named(run.inference), run.tasks[task])
         details["kept_parameters"] = sum(tensor.numel() for tensor in kept.values())
         details["bytes_task"] = file.stat().st_size
         return self._line(through, task, "growth", counts.parameter_growth, 0, details)

@@ -19,7 +19,7 @@ from eftgan.adapters.layers import outputs_of
 from eftgan.adapters.modes import evaluating
 from eftgan.adapters.taskfile import read_task_file
 from eftgan.classifier.experiment import ClassifierTraining
-from eftgan.classifier.kept import look, require_features
+from eftgan.classifier.kept import look, missing, require_features
 from eftgan.classifier.probe import classifier_probe
 from eftgan.classifier.selection import HELD_OUT, Best, Schedule, SeenImages, Stage
 from eftgan.data.augmentation import crop_flip_pad, random_rotation
@@ -284,15 +284,14 @@ class ClassifierTrainer(Trainer[LabelledTask]):
         if not self.rule.keeps:
             return {}
         names, images = [task.name for task in self._tasks[: index + 1]], self._tasks[index].train
-        of_first: dict[str, Tensor] = {}
-        if index and self.rule.first_keeps:
-            first = read_task_file(self.folder.task_file(0, names[0])).states.get(INFERENCE, {})
-            of_first = {key: first[key] for key in self.rule.first_keeps if key in first}
-            if not of_first:
-                return {}  # the first task was trained under another rule: all are fitted when they are measured
-        common = "common" in self.rule.asks
-        own = look(self.network, names, images, self.pixels, self.method.outputs_per_class, common)
-        return {INFERENCE: self.rule.fit(dataclasses.replace(own, kept=of_first), images.targets)}
+        before: dict[str, Tensor] = {}
+        for keys, place in ((self.rule.first_keeps, 0), (self.rule.hands_on, index - 1)) if index else ():
+            kept = read_task_file(self.folder.task_file(place, names[place])).states.get(INFERENCE, {}) if keys else {}
+            if missing(keys, kept):
+                return {}  # that task was trained under another rule: all are fitted when they are measured
+            before |= {key: kept[key] for key in keys}
+        own = look(self.network, names, images, self.pixels, self.method.outputs_per_class, self.rule.asks)
+        return {INFERENCE: self.rule.fit(dataclasses.replace(own, kept=before), images.targets)}
 
     def further_state(self) -> dict[str, dict[str, Tensor]]:
         figures = ((f"{task}/{key}", value) for task, record in self.records.items() for key, value in record.items())

@@ -8,27 +8,35 @@ from torch import Tensor, nn
 
 
 class SeenMaps:
-    """Where `last_maps` leaves what a forward computed."""
+    """Where `last_maps` leaves what a forward computed: of the last map of every size, in the order of the sizes."""
 
     def __init__(self) -> None:
-        self.by_size: dict[tuple[int, ...], Tensor] = {}  # in the order in which the sizes came up
+        self.means: dict[tuple[int, ...], Tensor] = {}  # over the pixels
+        self.deviations: dict[tuple[int, ...], Tensor] = {}
 
     def before(self, output: Tensor) -> Tensor:
-        """The last map of every size but the smallest, averaged over its pixels, and the network's output (B, F)."""
-        maps = list(self.by_size.values())[:-1]
-        self.by_size = {}
-        return torch.cat([*maps, output], dim=1)
+        """The means of every size but the smallest, and the network's output (B, F)."""
+        means = list(self.means.values())[:-1]
+        self.means = {}
+        return torch.cat([*means, output], dim=1)
+
+    def statistics(self, output: Tensor) -> Tensor:
+        """The same, and the deviations of every size."""
+        deviations, self.deviations = list(self.deviations.values()), {}
+        return torch.cat([self.before(output), *deviations], dim=1)
 
 
 @contextlib.contextmanager
-def last_maps(network: nn.Module) -> Iterator[SeenMaps]:
+def last_maps(network: nn.Module, *, deviations: bool = False) -> Iterator[SeenMaps]:
     """Note the feature maps (B, C, H, W) of every forward inside the block; works for any network."""
     seen = SeenMaps()
 
     def note(module: nn.Module, inputs: object, output: object) -> None:
         if isinstance(output, Tensor) and output.dim() == 4 and output.shape[2:].numel() > 1:
             size = tuple(output.shape[2:])
-            seen.by_size[size] = output.mean((2, 3))
+            seen.means[size] = output.mean((2, 3))
+            if deviations:
+                seen.deviations[size] = output.std((2, 3))
 
     hooks = [m.register_forward_hook(note) for m in network.modules() if not list(m.children())]
     try:

@@ -1,5 +1,6 @@
 """Which task does an image belong to? Every task answers, and the one that a rule finds the surest is believed."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import torch
@@ -99,9 +100,27 @@ def common_features(model: nn.Module, first: str, batches: Callable[[], Iterable
         return torch.cat([seen.before(trunk(x)) for x in batches()])
 
 
-def completed(said: Sequence[Said], common: Tensor | None, kept: Sequence[Mapping[str, Tensor]]) -> list[Said]:
-    """The same answers beside the images in the common space, and what each task kept of its training images."""
-    return [Said(each.logits, each.features, common, own) for each, own in zip(said, kept, strict=True)]
+@torch.no_grad()
+def map_statistics(model: nn.Module, first: str, batches: Callable[[], Iterable[Tensor]]) -> Tensor:
+    """Images (N, M) by their maps in the first task's network: the common features, and the maps' deviations.
+
+    Averaged over the image and its mirror image.
+    """
+    trunk = _trunk_of(model, first)
+    with last_maps(trunk, deviations=True) as seen:
+        both = [[seen.statistics(trunk(view)) for view in (x, x.flip(3))] for x in batches()]
+    return torch.cat([(upright + mirrored) / 2 for upright, mirrored in both])
+
+
+SPACES: dict[str, Callable[[nn.Module, str, Callable[[], Iterable[Tensor]]], Tensor]] = {
+    "common": common_features,
+    "statistics": map_statistics,
+}  # of the first task's network, which stays as it is; by the names that rules ask for them by
+
+
+def completed(said: Sequence[Said], spaces: Mapping[str, Tensor], kept: Sequence[Mapping[str, Tensor]]) -> list[Said]:
+    """The same answers beside the images in the spaces of all tasks, and what each kept of its training images."""
+    return [dataclasses.replace(each, **spaces, kept=own) for each, own in zip(said, kept, strict=True)]
 
 
 def infer_classes(logits: list[Tensor], tasks: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from eftgan.scores import read_scores
 
 from ..conftest import TINY_CLASSES
 
-RULE = "entropy+relative+common"
+RULE = "entropy+relative+common+lda"
 LOGITS = ["entropy", "max-softmax", "max-logit", "energy", "margin"]  # rules that look at nothing else
 
 
@@ -71,8 +71,9 @@ def test_a_task_file_holds_what_the_rule_needs_beside_the_same_weights(plain, ke
         assert set(files[1]["inference"]) == set(rule_named(RULE).kept_by(index))
         assert all(torch.equal(files[0]["classifier"][key], own) for key, own in files[1]["classifier"].items())
     (line,) = (s for s in read_scores(keeping.folder.scores) if (s.metric, s.tested_on) == ("growth", task))
-    kept = files[1]["inference"].values()
-    assert line.details["kept_parameters"] == sum(tensor.numel() for tensor in kept) > 0
+    added = [files[1]["inference"][key].numel() for key in rule_named(RULE).added_by(index)]
+    assert line.details["kept_parameters"] == sum(added) > 0
+    assert "lda/covariance" not in rule_named(RULE).added_by(index)  # which comes in the place of the first task's
 
 
 def test_what_a_run_without_the_rule_is_fitted_afterwards_is_the_same_bits(plain, keeping):
@@ -154,7 +155,7 @@ def kept_numbers(run: ClassifierRun) -> list[int]:
 
 
 def test_growth_counts_what_the_rule_in_use_keeps_whatever_the_tasks_files_hold(folder, plain, keeping):
-    counts = [sum(t.numel() for t in keeping.kept.stored(rule_named(RULE), task).values()) for task in keeping.tasks]
+    counts = [sum(t.numel() for t in keeping.kept.added(rule_named(RULE), task).values()) for task in keeping.tasks]
     assert kept_numbers(keeping) == counts
     assert kept_numbers(plain) == [0, 0]
     other = train_classifier(experiment(folder / "plain", f"inference={RULE}"), "test")
@@ -216,14 +217,16 @@ def test_rules_that_look_at_features_are_refused_where_heads_read_more(tiny_clas
         assert said.count("\n") == 1
     main(["evaluate", str(run.folder.path), "--inference", "all"])
     first, _, *rows = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"left out: density, relative, common, joint: each {why}")
+    assert first.startswith(f"left out: density, relative, common, joint, lda, lda-joint: each {why}")
     assert [row.split()[0] for row in rows[1:]] == ["auto", *LOGITS, "calibrated"]
 
 
 def test_all_rules_are_those_that_a_run_allows(changing, plain, capsys):
     main(["evaluate", str(changing.folder.path), "--inference", "all"])
     first, _, *rows = capsys.readouterr().out.splitlines()
-    assert first.startswith("left out: calibrated, density, relative, common, joint: each has every task keep")
+    assert first.startswith(
+        "left out: calibrated, density, relative, common, joint, lda, lda-joint: each has every task keep"
+    )
     assert "finetune goes on changing the weights" in first
     assert [row.split()[0] for row in rows[1:]] == ["auto", *LOGITS]
     main(["evaluate", str(plain.folder.path), "--inference", "all"])

@@ -1,5 +1,6 @@
 """Rules of task inference against values computed by hand."""
 
+import dataclasses
 import math
 
 import pytest
@@ -9,6 +10,7 @@ from eftgan.errors import UserError
 from eftgan.evaluation.rules import AUTO, RULES, Said, rule_named
 from eftgan.evaluation.rules.calibrated import fit_temperature
 from eftgan.evaluation.rules.confidence import entropy
+from eftgan.evaluation.rules.discriminant import shrinkage
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -21,7 +23,8 @@ def fitted(rule, classes: int = 3, seed: int = 0) -> tuple[Said, torch.Tensor]:
     features = 3 * drawn(classes, 5, seed=seed)[labels] + drawn(200, 5, seed=seed + 1) * torch.tensor([1, 2, 3, 1, 0.5])
     logits = 2 * torch.nn.functional.one_hot(labels, classes) + 2 * drawn(200, classes, seed=seed + 2)
     common = features[:, :4] + 0.1 * drawn(200, 4, seed=seed + 3)
-    return Said(logits, features, common, rule.fit(Said(logits, features, common), labels)), labels
+    own = Said(logits, features, common, statistics=torch.cat([common, drawn(200, 2, seed=seed + 4)], 1))
+    return dataclasses.replace(own, kept=rule.fit(own, labels)), labels
 
 
 def test_entropy_by_hand():
@@ -125,6 +128,51 @@ def test_later_tasks_keep_means_in_the_first_tasks_space_and_use_its_covariance(
     factor[tuple(torch.tril_indices(4, 4))] = precision
     away = (own.common[:, None] - kept["common/means"][None]) @ factor
     assert torch.allclose(rule.score(said), (-away.square().sum(2) / 2).logsumexp(1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_discriminant_has_the_covariance_of_all_tasks_so_far_which_each_hands_on():
+    rule = rule_named("lda")
+    first, first_labels = fitted(rule)
+    labels = torch.arange(90) % 2
+    own = Said(drawn(90, 2), statistics=2 * drawn(90, 6, seed=9), kept=first.kept)
+    kept = rule.fit(own, labels)
+    assert set(kept) == {"lda/means", "lda/covariance", "lda/images"} == set(rule.kept_by(1))
+    assert rule.added_by(0) == rule.kept_by(0)
+    assert rule.added_by(1) == ("lda/means",)
+    assert kept["lda/images"] == 200 + 90
+
+    apart = []
+    for said, its_labels in ((first, first_labels), (own, labels)):
+        means = torch.stack([said.statistics[its_labels == label].mean(0) for label in its_labels.unique()])
+        apart.append((said.statistics - means[its_labels]).double())
+    everything = torch.cat(apart)
+    covariance = everything.T @ everything / 290
+    share = shrinkage(6, 290)
+    shrunk = (1 - share) * covariance + share * covariance.diagonal().mean() * torch.eye(6)
+    away = (own.statistics[:, None] - means[None]).double()  # the second task's
+    squares = torch.einsum("ncf,fg,ncg->nc", away, torch.linalg.inv(shrunk), away)
+    score = rule.score(dataclasses.replace(own, kept=kept)).double()
+    assert torch.allclose(score, (-squares / 2).logsumexp(1), rtol=1e-4, atol=1e-3)
+
+
+def test_a_covariance_of_few_images_is_shrunk_to_equal_variances():
+    assert shrinkage(600, 22_500) == 1e-4
+    assert shrinkage(600, 600) == pytest.approx(0.1)
+    assert shrinkage(600, 60) == 1.0
+
+
+def test_the_joint_discriminant_names_the_class_that_network_and_discriminant_agree_on():
+    kept = {
+        "lda/means": torch.tensor([[0.0, 0.0], [2.0, 0.0]]),
+        "lda/covariance": torch.tensor([1.0, 0.0, 1.0]),  # the identity
+        "lda/images": torch.tensor(1000.0),
+    }
+    said = Said(torch.tensor([[1.0, 0.0]]), statistics=torch.tensor([[2.0, 0.0]]), kept=kept)
+    rule, logs = rule_named("lda-joint"), torch.tensor([1.0, 0.0]).log_softmax(0)
+    expected = torch.tensor([[float(logs[0]) - 2.0, float(logs[1])]])
+    assert torch.allclose(rule.class_scores(said), expected, atol=1e-6)
+    assert torch.allclose(rule.score(said), expected[:, 1], atol=1e-6)
+    assert torch.equal(rule_named("energy+lda-joint").class_scores(said), rule.class_scores(said))
 
 
 def test_the_joint_rule_names_the_class_that_both_networks_agree_on():

@@ -10,6 +10,7 @@ from eftgan.evaluation.task_inference import (
     infer_classes,
     logits_by_task,
     logits_together,
+    map_statistics,
     said_by_task,
     shares_features,
 )
@@ -101,6 +102,25 @@ def test_the_common_space_is_the_first_tasks_maps_of_every_size_and_its_features
         hook.remove()
     assert found.shape == (3, 16 + 32 + 64)
     assert torch.allclose(found, torch.cat(maps, 1), atol=1e-5)
+
+
+@torch.no_grad()
+def test_map_statistics_are_means_and_deviations_of_the_image_and_its_mirror_image():
+    model, x = network(("transforms", "norms", "heads")), torch.randn(3, 3, 16, 16)
+    found = map_statistics(model, "a", lambda: x.split(2))
+    both = [common_features(model, "a", lambda view=view: [view]) for view in (x, x.flip(3))]
+    assert found.shape == (3, 2 * (16 + 32 + 64))
+    assert torch.allclose(found[:, :112], (both[0] + both[1]) / 2, atol=1e-5)
+    maps = []
+    model.eval()
+    hooks = [stage.register_forward_hook(lambda m, i, out: maps.append(out.std((2, 3)))) for stage in model.stages]
+    with using_task(model, "a"):
+        model(x)
+        model(x.flip(3))
+    for hook in hooks:
+        hook.remove()
+    deviations = (torch.cat(maps[:3], 1) + torch.cat(maps[3:], 1)) / 2
+    assert torch.allclose(found[:, 112:], deviations, atol=1e-5)
 
 
 def test_the_class_is_that_of_the_inferred_task():

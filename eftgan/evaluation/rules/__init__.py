@@ -7,6 +7,7 @@ from eftgan.evaluation.rules.combined import Combined
 from eftgan.evaluation.rules.common import Common, Joint
 from eftgan.evaluation.rules.confidence import Energy, Entropy, Margin, MaxLogit, MaxSoftmax
 from eftgan.evaluation.rules.density import Density, Relative
+from eftgan.evaluation.rules.discriminant import Discriminant, JointDiscriminant
 from eftgan.names import AUTO  # entropy, or max-logit where the tasks share all but their heads
 
 STANDARDISED = "z-"  # before the name of a rule
@@ -22,6 +23,8 @@ RULES: dict[str, Rule] = {
     "relative": Relative(),
     "common": Common(),
     "joint": Joint(),
+    "lda": Discriminant(),
+    "lda-joint": JointDiscriminant(),
 }
 
 __all__ = ["AUTO", "RULES", "Rule", "Said", "rule_named"]

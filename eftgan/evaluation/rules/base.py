@@ -15,7 +15,8 @@ class Said:
     logits: Tensor  # (N, classes of the task)
     features: Tensor | None = None  # (N, F), what its head reads; for rules that ask for them
     common: Tensor | None = None  # (N, G), features in the first task's network: one space for all tasks
-    kept: Mapping[str, Tensor] = field(default_factory=dict)  # by names such as "density/means"; the first task's too
+    kept: Mapping[str, Tensor] = field(default_factory=dict)  # by names such as "density/means"; what serves all, too
+    statistics: Tensor | None = None  # (N, M), of the first task's maps: means and deviations, mirrored images as well
 
 
 class Rule:
@@ -31,7 +32,7 @@ class Rule:
 
     @property
     def asks(self) -> frozenset[str]:
-        """What it looks at beside logits: "features", "common"."""
+        """What it looks at beside logits: "features", "common", "statistics"."""
         return frozenset()
 
     @property
@@ -44,14 +45,26 @@ class Rule:
         """Names of those that the first task keeps beside, for all tasks."""
         return ()
 
+    @property
+    def hands_on(self) -> tuple[str, ...]:
+        """Names of those that every task takes over from the one before, brings up to date and keeps for the next.
+
+        Only the newest are of use: they stand for all tasks so far.
+        """
+        return ()
+
     def kept_by(self, place: int) -> tuple[str, ...]:
-        """Names of the tensors that a task keeps, by its place in the sequence (from 0)."""
-        return self.keeps if place else (*self.keeps, *self.first_keeps)
+        """Names of the tensors in a task's file, by its place in the sequence (from 0)."""
+        return (*self.keeps, *self.hands_on, *(() if place else self.first_keeps))
+
+    def added_by(self, place: int) -> tuple[str, ...]:
+        """Names of those that a run needs more for this task: what is handed on comes in the place of the last."""
+        return self.keeps if place else self.kept_by(0)
 
     def fit(self, own: Said, labels: Tensor) -> dict[str, Tensor]:
         """What a task keeps: computed from what it says of its own training images, and their labels (N,).
 
-        own.kept: what the first task keeps for all; nothing where this is the first.
+        own.kept: what the first task keeps for all and what the last one hands on; nothing where this is the first.
         """
         return {}
 

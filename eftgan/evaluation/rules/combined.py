@@ -29,6 +29,10 @@ class Combined(Rule):
         return tuple(key for part in self.parts for key in part.first_keeps)
 
     @property
+    def hands_on(self) -> tuple[str, ...]:
+        return tuple(key for part in self.parts for key in part.hands_on)
+
+    @property
     def asks(self) -> frozenset[str]:
         return frozenset[str]().union(*(part.asks for part in self.parts))
 

@@ -4,11 +4,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from eftgan.evaluation.rules.base import Rule, Said
+from eftgan.evaluation.rules.base import Said
 from eftgan.evaluation.rules.gaussians import class_means, packed_precision, squared_distances
+from eftgan.evaluation.rules.likelihood import Agreement, Likelihood
 
 
-class Common(Rule):
+class Common(Likelihood):
     """log sum_c exp(-d_c^2 / 2) of the image's features in the network of the first task, which never changes.
 
     Every task keeps the means of its classes there; the covariance around them is the first task's. Likelihoods are
@@ -18,7 +19,6 @@ class Common(Rule):
 
     name: ClassVar[str] = "common"
     explanation: ClassVar[str] = "whose classes are the likeliest in the first task's network"
-    comparable: ClassVar[bool] = True
     shrinkage: ClassVar[float] = 0.001
 
     @property
@@ -41,17 +41,13 @@ class Common(Rule):
             kept[self.first_keeps[0]] = packed_precision(own.common - means[labels], self.shrinkage)
         return kept
 
-    def score(self, said: Said) -> Tensor:
-        return self.likelihoods(said).logsumexp(1)
-
     def likelihoods(self, said: Said) -> Tensor:
-        """Logarithms (N, classes), without the factor that is the same for all classes of all tasks."""
         assert said.common is not None
         means, precision = said.kept[self.keeps[0]], said.kept[self.first_keeps[0]]
         return -0.5 * squared_distances(said.common, means, precision)
 
 
-class Joint(Common):
+class Joint(Agreement, Common):
     """max_c (log softmax(z)_c - d_c^2 / 2): both networks must agree on the class, and they name it together."""
 
     name: ClassVar[str] = "joint"
@@ -64,9 +60,3 @@ class Joint(Common):
     @property
     def first_keeps(self) -> tuple[str, ...]:
         return Common().first_keeps
-
-    def class_scores(self, said: Said) -> Tensor:
-        return said.logits.log_softmax(1) + self.likelihoods(said)
-
-    def score(self, said: Said) -> Tensor:
-        return self.class_scores(said).amax(1)

@@ -1,4 +1,4 @@
-"""Gaussians with one covariance, in the form that tasks keep: means, and a packed factor of the precision."""
+"""Gaussians with one covariance, in the form that tasks keep: means, and a packed covariance or inverse."""
 
 import torch
 from torch import Tensor
@@ -16,8 +16,37 @@ def packed_precision(apart: Tensor, shrinkage: float) -> Tensor:
     A share of the covariance is replaced by the same variance in all directions. L is the triangle with L L' = its
     inverse, of which only the entries that are not 0 are kept.
     """
+    return _packed_factor(_covariance(apart), shrinkage)
+
+
+def pooled_covariance(apart: Tensor, before: Tensor | None, images: float) -> Tensor:
+    """The covariance of features (N, F) less their means, its lower triangle (F (F + 1) / 2,).
+
+    before: that of so many images before these, which counts by their number.
+    """
+    covariance, size = _covariance(apart), apart.shape[1]
+    if before is not None:
+        covariance = (images * _symmetric(before, size) + len(apart) * covariance) / (images + len(apart))
+    return covariance[tuple(torch.tril_indices(size, size))].float()
+
+
+def precision_of(packed: Tensor, size: int, shrinkage: float) -> Tensor:
+    """The factor that `packed_precision` returns, from a packed covariance of so many features."""
+    return _packed_factor(_symmetric(packed, size), shrinkage)
+
+
+def _covariance(apart: Tensor) -> Tensor:
     apart = apart.double()
-    covariance = apart.T @ apart / len(apart)
+    return apart.T @ apart / len(apart)
+
+
+def _symmetric(packed: Tensor, size: int) -> Tensor:
+    lower = torch.zeros(size, size, dtype=torch.float64)
+    lower[tuple(torch.tril_indices(size, size))] = packed.double().cpu()
+    return lower + lower.tril(-1).T
+
+
+def _packed_factor(covariance: Tensor, shrinkage: float) -> Tensor:
     size = covariance.shape[0]
     variance = covariance.diagonal().mean().clamp_min(torch.finfo(torch.float32).eps)
     covariance = (1 - shrinkage) * covariance + shrinkage * variance * torch.eye(size, dtype=torch.float64)
