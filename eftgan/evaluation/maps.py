@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 
 class SeenMaps:
@@ -13,17 +14,26 @@ class SeenMaps:
     def __init__(self) -> None:
         self.means: dict[tuple[int, ...], Tensor] = {}  # over the pixels
         self.deviations: dict[tuple[int, ...], Tensor] = {}
+        self.makers: dict[tuple[int, ...], nn.Module] = {}
+        self.hooks: dict[nn.Module, RemovableHandle] = {}
 
     def before(self, output: Tensor) -> Tensor:
         """The means of every size but the smallest, and the network's output (B, F)."""
         means = list(self.means.values())[:-1]
         self.means = {}
+        self._watch_makers()
         return torch.cat([*means, output], dim=1)
 
     def statistics(self, output: Tensor) -> Tensor:
         """The same, and the deviations of every size."""
         deviations, self.deviations = list(self.deviations.values()), {}
         return torch.cat([self.before(output), *deviations], dim=1)
+
+    def _watch_makers(self) -> None:
+        """Leave modules alone whose maps are not the last of their size: most of them, as a forward has shown."""
+        kept = set(self.makers.values())
+        for module in [module for module in self.hooks if module not in kept]:
+            self.hooks.pop(module).remove()
 
 
 @contextlib.contextmanager
@@ -34,13 +44,13 @@ def last_maps(network: nn.Module, *, deviations: bool = False) -> Iterator[SeenM
     def note(module: nn.Module, inputs: object, output: object) -> None:
         if isinstance(output, Tensor) and output.dim() == 4 and output.shape[2:].numel() > 1:
             size = tuple(output.shape[2:])
-            seen.means[size] = output.mean((2, 3))
+            seen.makers[size], seen.means[size] = module, output.mean((2, 3))
             if deviations:
                 seen.deviations[size] = output.std((2, 3))
 
-    hooks = [m.register_forward_hook(note) for m in network.modules() if not list(m.children())]
+    seen.hooks = {m: m.register_forward_hook(note) for m in network.modules() if not list(m.children())}
     try:
         yield seen
     finally:
-        for hook in hooks:
+        for hook in seen.hooks.values():
             hook.remove()
