@@ -126,7 +126,7 @@ class ClassifierExperiment(Experiment):
         str,
         Doc(
             f"how the task of an image is inferred: {AUTO} (entropy, or max-logit where tasks differ in their heads "
-            f"alone), {', '.join(RULES)}, z-NAME (standardised), or a sum such as entropy+common"
+            f"alone), {', '.join(RULES)}, z-NAME (standardised), or a sum such as entropy+lda-joint"
         ),
     ] = AUTO
     auxiliary: Annotated[AuxiliaryConfig | None, Doc("unlabelled images, for methods that need some: dmc")] = None

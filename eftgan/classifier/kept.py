@@ -150,6 +150,8 @@ class KeptStatistics:
         """One look serves all rules that are fitted to a task one after the other."""
         task = self.run.tasks[index]
         before = self._looked[1] if self._looked and self._looked[0] == task else None
+        if before and all(getattr(before, name) is not None for name in rule.asks):
+            return before
         model = model or self.run.classifier(len(self.run.trained) - 1, [self.run.tasks[0], task])
         experiment = self.run.experiment
         turns = experiment.method.outputs_per_class

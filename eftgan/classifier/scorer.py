@@ -24,8 +24,6 @@ from eftgan.files import file_digest
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.tensors import read_tensors, tensors_digest, write_tensors
 
-SPACE_FILES = {"common": "common space.safetensors", "statistics": "map statistics.safetensors"}  # no task's name
-
 
 class ClassifierScorer:
     """Measures a run after a task; logits of unchanged weights are taken from the folder."""
@@ -143,7 +141,7 @@ class ClassifierScorer:
         first, test = self.run.tasks[0], self.run.labelled[tested].test
         state = {**self.run.experiment.method.theta(model, first), **task_state(model, first)}
         digest = f"{tensors_digest(state)} {len(test)}"
-        path = self.run.folder.path / "logits" / self.run.tasks[tested] / SPACE_FILES[name]
+        path = self.run.folder.path / "logits" / self.run.tasks[tested] / f"{name} space.safetensors"  # no task's name
         if path.exists():
             tensors, facts = read_tensors(path)
             if facts.get("weights") == digest:

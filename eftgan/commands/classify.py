@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inference",
         metavar="RULE",
-        help="how the task is inferred where --task is not given, such as entropy+common (default: as the run's config "
+        help="how the task is inferred where --task is not given, such as entropy+lda-joint (default: as the run's config "
         "says)",
     )
     parser.add_argument("--top", type=int, default=5, help="how many classes of a single image to show")

@@ -27,7 +27,7 @@ eftgan evaluate runs/shapes --tasks discs --after checks    one cell of the tabl
 eftgan evaluate runs/shapes --features random               a quick distance that is not FID
 accelerate launch -m eftgan evaluate runs/shapes            the same figures, by every device of the machine
 torchrun --nproc_per_node 4 -m eftgan evaluate runs/shapes  by four processes
-eftgan evaluate runs/shapes-classes --inference auto,energy,entropy+common    how tasks are told apart, nothing trained
+eftgan evaluate runs/shapes-classes --inference auto,energy,entropy+lda-joint    how tasks are told apart, nothing trained
 eftgan evaluate runs/shapes-classes --inference all --out rules.csv"""
 
 
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inference",
         metavar="RULES",
         help="of a classifier run: compare these rules of task inference, with commas between them, sums as "
-        "entropy+common, or all that the run allows (docs/inference.md has them); the run itself stays as it is",
+        "entropy+lda-joint, or all that the run allows (docs/inference.md has them); the run itself stays as it is",
     )
     parser.add_argument("--out", type=Path, metavar="CSV", help="with --inference: write a table of every task as well")
     parser.add_argument("--weights", type=Path, help="Inception weights (default: searched for, see README)")

@@ -41,6 +41,6 @@ def rule_named(name: str, joined: bool = False) -> Rule:
     if unknown := [word for word in words if word not in RULES]:
         raise UserError(
             f"inference: no rule {unknown[0]!r}; there are {', '.join([AUTO, *RULES])}, z-NAME for one that is "
-            "standardised, and sums such as entropy+common"
+            "standardised, and sums such as entropy+lda-joint"
         )
     return RULES[name] if words == [name] else Combined([RULES[word] for word in words])

@@ -62,6 +62,6 @@ def shrinkage(size: int, images: float) -> float:
     return float(min(1.0, max(LEAST_SHRINKAGE, 0.1 * (size / images) ** 4)))
 
 
-@functools.lru_cache(maxsize=2)  # of one tensor for all tasks, and for image after image
+@functools.lru_cache(maxsize=2)  # one covariance serves all tasks and image after image; tensors go by identity
 def _precision(covariance: Tensor, size: int, images: float) -> Tensor:
     return precision_of(covariance, size, shrinkage(size, images))
