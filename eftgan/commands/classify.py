@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inference",
         metavar="RULE",
-        help="how the task is inferred where --task is not given, such as entropy+lda-joint (default: as the run's config "
-        "says)",
+        help="how the task is inferred where --task is not given, such as entropy+lda-joint (default: as the run's "
+        "config says)",
     )
     parser.add_argument("--top", type=int, default=5, help="how many classes of a single image to show")
     parser.add_argument("--out", type=Path, metavar="CSV", help="write a table: image, task, class, probability")

@@ -27,7 +27,7 @@ eftgan evaluate runs/shapes --tasks discs --after checks    one cell of the tabl
 eftgan evaluate runs/shapes --features random               a quick distance that is not FID
 accelerate launch -m eftgan evaluate runs/shapes            the same figures, by every device of the machine
 torchrun --nproc_per_node 4 -m eftgan evaluate runs/shapes  by four processes
-eftgan evaluate runs/shapes-classes --inference auto,energy,entropy+lda-joint    how tasks are told apart, nothing trained
+eftgan evaluate runs/shapes-classes --inference auto,entropy+lda-joint    how tasks are told apart, nothing trained
 eftgan evaluate runs/shapes-classes --inference all --out rules.csv"""
 
 
