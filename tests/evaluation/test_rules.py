@@ -203,7 +203,7 @@ def test_a_sum_of_rules_is_that_of_scores_standardised_by_the_tasks_own_training
 
 
 def test_an_unknown_rule_is_refused_with_those_that_there_are():
-    with pytest.raises(UserError, match=r"no rule 'entropi'; there are auto, entropy, .*entropy\+common"):
+    with pytest.raises(UserError, match=r"no rule 'entropi'; there are auto, entropy, .*entropy\+lda-joint"):
         rule_named("entropi")
     with pytest.raises(UserError, match="no rule ''"):
         rule_named("energy+")
