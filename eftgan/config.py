@@ -10,6 +10,7 @@ import functools
 import json
 import math
 import re
+import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -53,8 +54,26 @@ class Choice:
         return {name: member for name, member in self.registry.items() if self.suits(member)}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        members = {name: handler.generate_schema(member) for name, member in self.registry.items()}
+        known = dict(self.registry)
+        _REGISTRIES_READ.append((self.registry, known))
+        members = {name: handler.generate_schema(member) for name, member in known.items()}
         return core_schema.tagged_union_schema(members, discriminator=self.name_of)
+
+
+_REGISTRIES_READ: list[tuple[Mapping[str, type], dict[str, type]]] = []  # by the checks in the making, as they were
+_CHECKS: dict[type, tuple[TypeAdapter, list[tuple[Mapping[str, type], dict[str, type]]]]] = {}
+_MAKING_CHECKS = threading.Lock()
+
+
+def _checks_of(kind: type[Config]) -> TypeAdapter[Config]:
+    """What pydantic checks a config by: takes a tenth of a second to make, so it is kept until a registry changes."""
+    with _MAKING_CHECKS:
+        checks, read = _CHECKS.get(kind, (None, []))
+        if checks is None or any(dict(registry) != then for registry, then in read):
+            _REGISTRIES_READ.clear()
+            checks = TypeAdapter(kind)
+            _CHECKS[kind] = checks, list(_REGISTRIES_READ)
+        return checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,7 +264,7 @@ def build(kind: type[Config], data: Data, where: str = "config") -> Config:
     if "\\u0000" in text:
         raise UserError(f"{where}: a value holds a NUL character")
     try:
-        return TypeAdapter(kind).validate_json(text, strict=True)
+        return _checks_of(kind).validate_json(text, strict=True)
     except ValidationError as error:
         lines = [_explain(problem) for problem in error.errors()]
         raise UserError(f"{where}: " + "; ".join(dict.fromkeys(lines))) from error
@@ -275,7 +294,7 @@ def dump(config: Any) -> str:
 
 def plain(config: Any) -> Any:
     """A config as the JSON types."""
-    return json.loads(TypeAdapter(type(config)).dump_json(config))
+    return json.loads(_checks_of(type(config)).dump_json(config))
 
 
 def _explain(problem: Mapping[str, Any]) -> str:

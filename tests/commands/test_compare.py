@@ -390,9 +390,7 @@ def first_of(method: dict, out: Path) -> Path:
     return out
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("packnet", "supsup"))) for name in MASKS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "packnet")) for name in MASKS])
 def test_a_first_task_from_the_same_method_is_as_if_trained_here_and_runs_classify(tmp_path, name):
     method = {"name": name, **MASKS[name]}
     alone = train_classifier(small(method, tmp_path / "alone"), "test")

@@ -53,7 +53,7 @@ def test_it_serves_every_kind_and_draws_the_same_to_the_bit(first, tiny, adapter
     assert torch.equal(drawn(run, 1), drawn(first, 0))
 
 
-@pytest.mark.parametrize(("before", "after"), [("eft", "full"), ("full", "eft")])
+@pytest.mark.parametrize(("before", "after"), [("eft", "full"), pytest.param("full", "eft", marks=pytest.mark.slow)])
 def test_it_serves_networks_under_spectral_norm(tiny, before, after):
     """Whose tensors lie deeper in their layers than a weight does; whole discriminators have no transforms."""
     network = "network={name: fastgan, size: 32, ngf: 2, ndf: 2, z_dim: 8}"

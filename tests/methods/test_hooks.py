@@ -355,13 +355,13 @@ class Negated(Eft):
         super().restore(networks, task, {key: -tensor for key, tensor in tensors.items()})
 
 
-REPEATED = ("ccll", "piggyback", "supsup", "hat", "tfm", "fixed", "separate")
+REPEATED = ("batche", "packnet", "ccll", "piggyback", "supsup", "hat", "tfm", "fixed", "separate")
 
 
 @pytest.mark.parametrize(
     "method",
     [
-        *(Negated, Eft, *(METHODS[name] for name in ("batche", "packnet", "pnn", "rcl"))),
+        *(Negated, Eft, METHODS["pnn"], METHODS["rcl"]),
         *(pytest.param(METHODS[name], marks=pytest.mark.slow) for name in REPEATED),
     ],
 )
