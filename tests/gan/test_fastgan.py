@@ -22,7 +22,7 @@ def drawn(run: GanRun, task: str, after: int) -> torch.Tensor:
         return generator(z)[-1]
 
 
-@pytest.mark.parametrize("discriminator", ["eft", "full"])
+@pytest.mark.parametrize("discriminator", ["eft", pytest.param("full", marks=pytest.mark.slow)])
 def test_it_trains_keeps_earlier_tasks_samples_scores_and_exports(tiny, tmp_path, discriminator):
     method = f"method={{name: eft, discriminator: {discriminator}}}"
     run = train_gan(tiny(NETWORK, method, "training.steps=3", "training.r1=0.05"), "test")

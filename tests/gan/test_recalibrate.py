@@ -54,7 +54,7 @@ def test_nothing_but_the_tasks_statistics_changes(network):
     assert torch.equal(task_modules(network, "two", "norms")[0].weight, weight)
 
 
-@pytest.mark.parametrize("method", ["eft", "finetune"])
+@pytest.mark.parametrize("method", ["eft", pytest.param("finetune", marks=pytest.mark.slow)])
 def test_training_ends_with_statistics_of_the_weights_it_keeps(tiny, method):
     live, fitted = (
         train_gan(tiny(f"method={{name: {method}}}", f"training.recalibration={count}", out=f"{count}"), "test")

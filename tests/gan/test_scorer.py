@@ -47,7 +47,7 @@ def replace_weights(run: GanRun, other: GanRun) -> None:
             shutil.copyfile(path, run.folder.path / path.relative_to(other.folder.path))
 
 
-@pytest.mark.parametrize("method", ["eft", "finetune"])
+@pytest.mark.parametrize("method", ["eft", pytest.param("finetune", marks=pytest.mark.slow)])
 def test_changed_weights_are_measured_again_and_the_report_shows_them(tiny, extractor, method):
     run, other = (
         train_gan(tiny(f"method={{name: {method}}}", f"seed={seed}", out=str(seed)), "test") for seed in (0, 1)

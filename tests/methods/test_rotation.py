@@ -60,7 +60,7 @@ def test_label_smoothing_and_logit_norm_by_hand():
     assert float(Eft(logit_norm=0.1).objective("train", larger, lambda: usual)) == pytest.approx(float(normed))
 
 
-@pytest.mark.parametrize("rotations", ["one", "all"])
+@pytest.mark.parametrize("rotations", ["all", pytest.param("one", marks=pytest.mark.slow)])
 def test_a_run_with_rotation_labels_trains_answers_by_class_and_counts_its_heads(tiny_classes, rotations):
     method = f"method={{name: eft, rotations: {rotations}, label_smoothing: 0.1, logit_norm: 0.04}}"
     run = train_classifier(tiny_classes("sources.0.take=2", method), "test")

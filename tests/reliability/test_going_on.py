@@ -37,7 +37,7 @@ def test_without_states_a_gan_goes_on_from_its_task_files_to_the_same_bits(tiny,
     assert before.items() <= weights_of(part).items()
 
 
-@pytest.mark.parametrize("name", ["eft", "fixed"])
+@pytest.mark.parametrize("name", ["eft", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_without_states_a_classifier_goes_on_from_its_task_files_to_the_same_bits(tiny_classes, name):
     method = f"method={{name: {name}}}"
     whole = train_classifier(tiny_classes(method, out="whole"), "test")
@@ -47,7 +47,7 @@ def test_without_states_a_classifier_goes_on_from_its_task_files_to_the_same_bit
     assert weights_of(part) == weights_of(whole)
 
 
-@pytest.mark.parametrize("method", ["finetune", "eft"])
+@pytest.mark.parametrize("method", ["eft", pytest.param("finetune", marks=pytest.mark.slow)])
 def test_a_run_that_was_killed_between_its_first_state_and_the_first_file_goes_on_to_the_same_bits(
     tiny, monkeypatch, method
 ):
