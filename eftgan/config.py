@@ -60,8 +60,9 @@ class Choice:
         return core_schema.tagged_union_schema(members, discriminator=self.name_of)
 
 
-_REGISTRIES_READ: list[tuple[Mapping[str, type], dict[str, type]]] = []  # by the checks in the making, as they were
-_CHECKS: dict[type, tuple[TypeAdapter, list[tuple[Mapping[str, type], dict[str, type]]]]] = {}
+Registries = list[tuple[Mapping[str, type], dict[str, type]]]  # each beside its lines when it was read
+_REGISTRIES_READ: Registries = []  # by the checks in the making
+_CHECKS: dict[type, tuple[TypeAdapter, Registries]] = {}
 _MAKING_CHECKS = threading.Lock()
 
 

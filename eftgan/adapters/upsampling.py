@@ -116,7 +116,7 @@ def unfuse_upsampling(network: nn.Module) -> None:
 
 def upsampling_pairs(network: nn.Module, graph: fx.Graph | None = None) -> list[tuple[str, str]]:
     """Names of the upsamplings and of the convolutions that alone read their outputs."""
-    if not any(map(_doubles, network.modules())):
+    if not any(map(_doubles, network.modules())):  # known at once, while a graph takes its time
         return []
     graph = graph or _graph_of_base(network)
     if graph is None:
