@@ -14,6 +14,7 @@ class SeenMaps:
     def __init__(self) -> None:
         self.means: dict[tuple[int, ...], Tensor] = {}  # over the pixels
         self.deviations: dict[tuple[int, ...], Tensor] = {}
+        self.correlations: dict[tuple[int, ...], Tensor] = {}  # of the largest map only: the first that a network makes
         self.makers: dict[tuple[int, ...], nn.Module] = {}
         self.hooks: dict[nn.Module, RemovableHandle] = {}
 
@@ -25,9 +26,10 @@ class SeenMaps:
         return torch.cat([*means, output], dim=1)
 
     def statistics(self, output: Tensor) -> Tensor:
-        """The same, and the deviations of every size."""
-        deviations, self.deviations = list(self.deviations.values()), {}
-        return torch.cat([self.before(output), *deviations], dim=1)
+        """The same, the deviations of every size, and the correlations, as far as they were asked for."""
+        further = [*self.deviations.values(), *self.correlations.values()]
+        self.deviations, self.correlations = {}, {}
+        return torch.cat([self.before(output), *further], dim=1)
 
     def _watch_makers(self) -> None:
         """Leave modules alone whose maps are not the last of their size: most of them, as a forward has shown."""
@@ -37,7 +39,7 @@ class SeenMaps:
 
 
 @contextlib.contextmanager
-def last_maps(network: nn.Module, *, deviations: bool = False) -> Iterator[SeenMaps]:
+def last_maps(network: nn.Module, *, deviations: bool = False, correlations: bool = False) -> Iterator[SeenMaps]:
     """Note the feature maps (B, C, H, W) of every forward inside the block; works for any network."""
     seen = SeenMaps()
 
@@ -47,6 +49,8 @@ def last_maps(network: nn.Module, *, deviations: bool = False) -> Iterator[SeenM
             seen.makers[size], seen.means[size] = module, output.mean((2, 3))
             if deviations:
                 seen.deviations[size] = output.std((2, 3))
+            if correlations and size == next(iter(seen.makers)):
+                seen.correlations[size] = channel_correlations(output)
 
     seen.hooks = {m: m.register_forward_hook(note) for m in network.modules() if not list(m.children())}
     try:
@@ -54,3 +58,12 @@ def last_maps(network: nn.Module, *, deviations: bool = False) -> Iterator[SeenM
     finally:
         for hook in seen.hooks.values():
             hook.remove()
+
+
+def channel_correlations(maps: Tensor) -> Tensor:
+    """Of every two channels of (B, C, H, W), over the pixels (B, C (C - 1) / 2): what describes textures."""
+    apart = maps.flatten(2) - maps.mean((2, 3))[:, :, None]
+    covariances = apart @ apart.mT
+    deviations = covariances.diagonal(dim1=1, dim2=2).sqrt().clamp_min(torch.finfo(maps.dtype).tiny)
+    upper = torch.triu_indices(maps.shape[1], maps.shape[1], offset=1)
+    return (covariances / deviations[:, :, None] / deviations[:, None, :])[:, upper[0], upper[1]]

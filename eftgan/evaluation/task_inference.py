@@ -100,14 +100,25 @@ def common_features(model: nn.Module, first: str, batches: Callable[[], Iterable
         return torch.cat([seen.before(trunk(x)) for x in batches()])
 
 
-@torch.no_grad()
 def map_statistics(model: nn.Module, first: str, batches: Callable[[], Iterable[Tensor]]) -> Tensor:
     """Images (N, M) by their maps in the first task's network: the common features, and the maps' deviations.
 
     Averaged over the image and its mirror image.
     """
+    return _mirrored_statistics(model, first, batches, correlations=False)
+
+
+def map_textures(model: nn.Module, first: str, batches: Callable[[], Iterable[Tensor]]) -> Tensor:
+    """The same, and how the channels of the largest map go together."""
+    return _mirrored_statistics(model, first, batches, correlations=True)
+
+
+@torch.no_grad()
+def _mirrored_statistics(
+    model: nn.Module, first: str, batches: Callable[[], Iterable[Tensor]], *, correlations: bool
+) -> Tensor:
     trunk = _trunk_of(model, first)
-    with last_maps(trunk, deviations=True) as seen:
+    with last_maps(trunk, deviations=True, correlations=correlations) as seen:
         both = [[seen.statistics(trunk(view)) for view in (x, x.flip(3))] for x in batches()]
     return torch.cat([(upright + mirrored) / 2 for upright, mirrored in both])
 
@@ -115,6 +126,7 @@ def map_statistics(model: nn.Module, first: str, batches: Callable[[], Iterable[
 SPACES: dict[str, Callable[[nn.Module, str, Callable[[], Iterable[Tensor]]], Tensor]] = {
     "common": common_features,
     "statistics": map_statistics,
+    "textures": map_textures,
 }  # of the first task's network, which stays as it is; by the names that rules ask for them by
 
 

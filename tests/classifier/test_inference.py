@@ -26,7 +26,7 @@ from eftgan.scores import read_scores
 
 from ..conftest import TINY_CLASSES
 
-RULE = "entropy+relative+common+lda"
+RULE = "entropy+relative+common+lda+texture"
 LOGITS = ["entropy", "max-softmax", "max-logit", "energy", "margin"]  # rules that look at nothing else
 
 
@@ -217,7 +217,9 @@ def test_rules_that_look_at_features_are_refused_where_heads_read_more(tiny_clas
         assert said.count("\n") == 1
     main(["evaluate", str(run.folder.path), "--inference", "all"])
     first, _, *rows = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"left out: density, relative, common, joint, lda, lda-joint: each {why}")
+    assert first.startswith(
+        f"left out: density, relative, common, joint, lda, lda-joint, texture, texture-joint: each {why}"
+    )
     assert [row.split()[0] for row in rows[1:]] == ["auto", *LOGITS, "calibrated"]
 
 
@@ -225,7 +227,8 @@ def test_all_rules_are_those_that_a_run_allows(changing, plain, capsys):
     main(["evaluate", str(changing.folder.path), "--inference", "all"])
     first, _, *rows = capsys.readouterr().out.splitlines()
     assert first.startswith(
-        "left out: calibrated, density, relative, common, joint, lda, lda-joint: each has every task keep"
+        "left out: calibrated, density, relative, common, joint, lda, lda-joint, texture, texture-joint: each has "
+        "every task keep"
     )
     assert "finetune goes on changing the weights" in first
     assert [row.split()[0] for row in rows[1:]] == ["auto", *LOGITS]

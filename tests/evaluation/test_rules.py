@@ -23,7 +23,8 @@ def fitted(rule, classes: int = 3, seed: int = 0) -> tuple[Said, torch.Tensor]:
     features = 3 * drawn(classes, 5, seed=seed)[labels] + drawn(200, 5, seed=seed + 1) * torch.tensor([1, 2, 3, 1, 0.5])
     logits = 2 * torch.nn.functional.one_hot(labels, classes) + 2 * drawn(200, classes, seed=seed + 2)
     common = features[:, :4] + 0.1 * drawn(200, 4, seed=seed + 3)
-    own = Said(logits, features, common, statistics=torch.cat([common, drawn(200, 2, seed=seed + 4)], 1))
+    statistics = torch.cat([common, drawn(200, 2, seed=seed + 4)], 1)
+    own = Said(logits, features, common, statistics=statistics, textures=statistics[:, [0, 1, 4, 5]])
     return dataclasses.replace(own, kept=rule.fit(own, labels)), labels
 
 
@@ -173,6 +174,17 @@ def test_the_joint_discriminant_names_the_class_that_network_and_discriminant_ag
     assert torch.allclose(rule.class_scores(said), expected, atol=1e-6)
     assert torch.allclose(rule.score(said), expected[:, 1], atol=1e-6)
     assert torch.equal(rule_named("energy+lda-joint").class_scores(said), rule.class_scores(said))
+
+
+def test_textures_are_judged_as_statistics_are_by_numbers_of_their_own():
+    said, _ = fitted(rule_named("lda+texture"))
+    alone = dataclasses.replace(said, statistics=said.textures, kept={})
+    kept = {name.replace("texture/", "lda/"): each for name, each in said.kept.items() if name.startswith("texture/")}
+    assert {each.shape for each in kept.values()} == {(3, 4), (4 * 5 // 2,), ()}
+    for rule in ("lda", "lda-joint"):
+        expected = rule_named(rule).score(dataclasses.replace(alone, kept=kept))
+        assert torch.equal(rule_named(rule.replace("lda", "texture")).score(said), expected)
+    assert not torch.equal(rule_named("texture").score(said), rule_named("lda").score(said))
 
 
 def test_the_joint_rule_names_the_class_that_both_networks_agree_on():

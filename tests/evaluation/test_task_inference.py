@@ -5,12 +5,14 @@ import torch
 from torch import Tensor, nn
 
 from eftgan.adapters import AdapterConfig, ConvTransform, Transform, add_task, insert_adapters, using_task
+from eftgan.evaluation.maps import channel_correlations
 from eftgan.evaluation.task_inference import (
     common_features,
     infer_classes,
     logits_by_task,
     logits_together,
     map_statistics,
+    map_textures,
     said_by_task,
     shares_features,
 )
@@ -121,6 +123,30 @@ def test_map_statistics_are_means_and_deviations_of_the_image_and_its_mirror_ima
         hook.remove()
     deviations = (torch.cat(maps[:3], 1) + torch.cat(maps[3:], 1)) / 2
     assert torch.allclose(found[:, 112:], deviations, atol=1e-5)
+
+
+@torch.no_grad()
+def test_textures_are_the_statistics_and_how_the_channels_of_the_largest_map_go_together():
+    model, x = network(("transforms", "norms", "heads")), torch.randn(3, 3, 16, 16)
+    found = map_textures(model, "a", lambda: x.split(2))
+    assert torch.equal(found[:, :224], map_statistics(model, "a", lambda: x.split(2)))
+    maps = []
+    model.eval()
+    hook = model.stages[0].register_forward_hook(lambda m, i, out: maps.append(out.flatten(2)))
+    with using_task(model, "a"):
+        model(x)
+        model(x.flip(3))
+    hook.remove()
+    pairs = [(i, j) for i in range(16) for j in range(i + 1, 16)]
+    by_view = [torch.stack([torch.corrcoef(each) for each in view]) for view in maps]
+    expected = torch.stack([(by_view[0][:, i, j] + by_view[1][:, i, j]) / 2 for i, j in pairs], 1)
+    assert found.shape == (3, 224 + 16 * 15 // 2)
+    assert torch.allclose(found[:, 224:], expected, atol=1e-4)
+
+
+def test_a_channel_that_is_the_same_everywhere_goes_with_no_other():
+    maps = torch.stack([torch.arange(4.0), 3 - torch.arange(4.0), torch.zeros(4)]).view(1, 3, 2, 2)
+    assert channel_correlations(maps).tolist() == [[pytest.approx(-1.0), 0.0, 0.0]]
 
 
 def test_the_class_is_that_of_the_inferred_task():

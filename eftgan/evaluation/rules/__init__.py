@@ -7,7 +7,12 @@ from eftgan.evaluation.rules.combined import Combined
 from eftgan.evaluation.rules.common import Common, Joint
 from eftgan.evaluation.rules.confidence import Energy, Entropy, Margin, MaxLogit, MaxSoftmax
 from eftgan.evaluation.rules.density import Density, Relative
-from eftgan.evaluation.rules.discriminant import Discriminant, JointDiscriminant
+from eftgan.evaluation.rules.discriminant import (
+    Discriminant,
+    JointDiscriminant,
+    JointTextureDiscriminant,
+    TextureDiscriminant,
+)
 from eftgan.names import AUTO  # entropy, or max-logit where the tasks share all but their heads
 
 STANDARDISED = "z-"  # before the name of a rule
@@ -25,6 +30,8 @@ RULES: dict[str, Rule] = {
     "joint": Joint(),
     "lda": Discriminant(),
     "lda-joint": JointDiscriminant(),
+    "texture": TextureDiscriminant(),
+    "texture-joint": JointTextureDiscriminant(),
 }
 
 __all__ = ["AUTO", "RULES", "Rule", "Said", "rule_named"]

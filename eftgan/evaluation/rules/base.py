@@ -17,6 +17,7 @@ class Said:
     common: Tensor | None = None  # (N, G), features in the first task's network: one space for all tasks
     kept: Mapping[str, Tensor] = field(default_factory=dict)  # by names such as "density/means"; what serves all, too
     statistics: Tensor | None = None  # (N, M), of the first task's maps: means and deviations, mirrored images as well
+    textures: Tensor | None = None  # the same, and the correlations of the largest map's channels
 
 
 class Rule:
@@ -32,7 +33,7 @@ class Rule:
 
     @property
     def asks(self) -> frozenset[str]:
-        """What it looks at beside logits: "features", "common", "statistics"."""
+        """What it looks at beside logits: "features", "common", "statistics", "textures"."""
         return frozenset()
 
     @property

@@ -10,7 +10,6 @@ from eftgan.evaluation.rules.base import Said
 from eftgan.evaluation.rules.gaussians import class_means, pooled_covariance, precision_of, squared_distances
 from eftgan.evaluation.rules.likelihood import Agreement, Likelihood
 
-MEANS, COVARIANCE, IMAGES = "lda/means", "lda/covariance", "lda/images"
 LEAST_SHRINKAGE = 1e-4
 
 
@@ -23,31 +22,40 @@ class Discriminant(Likelihood):
 
     name: ClassVar[str] = "lda"
     explanation: ClassVar[str] = "whose classes are the likeliest by the statistics of the first task's feature maps"
+    space: ClassVar[str] = "statistics"
+    means: ClassVar[str] = "lda/means"  # names of what is kept
+    covariance: ClassVar[str] = "lda/covariance"
+    images: ClassVar[str] = "lda/images"
 
     @property
     def asks(self) -> frozenset[str]:
-        return frozenset({"statistics"})
+        return frozenset({self.space})
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        return (MEANS,)
+        return (self.means,)
 
     @property
     def hands_on(self) -> tuple[str, ...]:
-        return (COVARIANCE, IMAGES)
+        return (self.covariance, self.images)
 
     def fit(self, own: Said, labels: Tensor) -> dict[str, Tensor]:
-        assert own.statistics is not None
-        means = class_means(own.statistics, labels, own.logits.shape[1])
-        before = float(own.kept.get(IMAGES, 0.0))
-        covariance = pooled_covariance(own.statistics - means[labels], own.kept.get(COVARIANCE), before)
-        return {MEANS: means, COVARIANCE: covariance, IMAGES: torch.tensor(before + len(labels))}
+        vectors = self._vectors(own)
+        means = class_means(vectors, labels, own.logits.shape[1])
+        before = float(own.kept.get(self.images, 0.0))
+        covariance = pooled_covariance(vectors - means[labels], own.kept.get(self.covariance), before)
+        return {self.means: means, self.covariance: covariance, self.images: torch.tensor(before + len(labels))}
 
     def likelihoods(self, said: Said) -> Tensor:
-        assert said.statistics is not None
-        means = said.kept[MEANS]
-        precision = _precision(said.kept[COVARIANCE], means.shape[1], float(said.kept[IMAGES]))
-        return -0.5 * squared_distances(said.statistics, means, precision)
+        means = said.kept[self.means]
+        precision = _precision(said.kept[self.covariance], means.shape[1], float(said.kept[self.images]))
+        return -0.5 * squared_distances(self._vectors(said), means, precision)
+
+    def _vectors(self, said: Said) -> Tensor:
+        """The images in the rule's space (N, M)."""
+        vectors = getattr(said, self.space)
+        assert isinstance(vectors, Tensor)
+        return vectors
 
 
 class JointDiscriminant(Agreement, Discriminant):
@@ -55,6 +63,24 @@ class JointDiscriminant(Agreement, Discriminant):
 
     name: ClassVar[str] = "lda-joint"
     explanation: ClassVar[str] = "with the class that its own network and the discriminant find the likeliest together"
+
+
+class TextureDiscriminant(Discriminant):
+    """The same in a larger space, with the correlations of the largest map's channels: the texture of an image."""
+
+    name: ClassVar[str] = "texture"
+    explanation: ClassVar[str] = "whose classes are the likeliest by statistics and textures of the first task's maps"
+    space: ClassVar[str] = "textures"
+    means: ClassVar[str] = "texture/means"
+    covariance: ClassVar[str] = "texture/covariance"
+    images: ClassVar[str] = "texture/images"
+
+
+class JointTextureDiscriminant(Agreement, TextureDiscriminant):
+    """max_c (log softmax(z)_c - d_c^2 / 2), with the distances of the larger space."""
+
+    name: ClassVar[str] = "texture-joint"
+    explanation: ClassVar[str] = "with the class that its own network and the textures' discriminant agree on"
 
 
 def shrinkage(size: int, images: float) -> float:
