@@ -4,6 +4,7 @@ from eftgan.methods.apd import Apd
 from eftgan.methods.base import Method
 from eftgan.methods.batche import BatchEnsemble
 from eftgan.methods.ccll import Ccll
+from eftgan.methods.den import Den
 from eftgan.methods.dmc import Dmc
 from eftgan.methods.eft import Eft
 from eftgan.methods.ewc import Ewc
@@ -44,6 +45,7 @@ METHODS: dict[str, type[Method]] = {
     "apd": Apd,
     "pnn": Pnn,
     "rcl": Rcl,
+    "den": Den,
     "side": Side,
     "finetune": Finetune,
     "fixed": Fixed,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from typing_extensions import Doc
 
 from eftgan.adapters import AdapterConfig, add_task, task_names, task_state
-from eftgan.adapters.chains import chain_of
+from eftgan.adapters.chains import Link, chain_of
 from eftgan.adapters.growing import add_units, growing_banks, let_grow, take_state, units_of
 from eftgan.config import NonNegative
 from eftgan.errors import UserError
@@ -70,8 +70,7 @@ class Rcl(OwnParts):
 
     def __post_init__(self) -> None:
         for key in ("most", "actions"):
-            if not getattr(self, key):
-                raise UserError(f"method.{key}: say how many units for each layer but the head, or one number for all")
+            check_some_units(key, getattr(self, key))
         self._trials: Trials | None = None  # of the task in training
         self._network: nn.Module | None = None  # in training
 
@@ -83,11 +82,7 @@ class Rcl(OwnParts):
         network = networks[CLASSIFIER]
         links = chain_of(network, f"method.name: {self.name} lets the layers of a chain grow")
         for key in ("most", "actions"):
-            if (count := len(getattr(self, key))) not in (1, len(links) - 1):
-                raise UserError(
-                    f"method.{key}: {count} numbers for {len(links) - 1} layers that grow: "
-                    f"{', '.join(link.name for link in links[:-1])}"
-                )
+            check_units(key, getattr(self, key), links)
         super().prepare(networks, adapters)
         let_grow(network, links)
 
@@ -172,6 +167,21 @@ class Rcl(OwnParts):
 def each_of(numbers: Sequence[int], layers: int) -> list[int]:
     """A number for every layer, where one stands for all."""
     return list(numbers) * layers if len(numbers) == 1 else list(numbers)
+
+
+def check_some_units(key: str, numbers: Sequence[int]) -> None:
+    """Refuse an empty list."""
+    if not numbers:
+        raise UserError(f"method.{key}: say how many units for each layer but the head, or one number for all")
+
+
+def check_units(key: str, numbers: Sequence[int], links: Sequence[Link]) -> None:
+    """Refuse numbers that are neither one for all layers but the head nor one for each."""
+    if len(numbers) not in (1, len(links) - 1):
+        raise UserError(
+            f"method.{key}: {len(numbers)} numbers for {len(links) - 1} layers that grow: "
+            f"{', '.join(link.name for link in links[:-1])}"
+        )
 
 
 def _below(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
