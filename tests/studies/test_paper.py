@@ -60,7 +60,7 @@ def test_every_row_is_valid_with_all_settings_at_once(tmp_path):
                 assert len(experiment.task_names) == 2
                 known.add((table.config, row.recipe))
     assert {recipe for config, recipe in known if config == "classifier/lenet_apd"} == {
-        "finetune", "l2t", "pnn", "rcl", "apd", "eft",
+        "finetune", "l2t", "pnn", "den", "rcl", "apd", "eft",
     }  # fmt: skip
 
 
