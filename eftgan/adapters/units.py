@@ -79,26 +79,29 @@ def arrange_units(network: nn.Module, task: str, sources: Sequence[Sequence[int]
         whole, bias = bank.tensors_of(row)
         block, outputs = cast(Block, bank.task(row)), len(old)
         block.begin_units(old, len(gained) * bank.positions, len(own), bias=bias is not None)
+        copies = [(place, unit) for place, unit in enumerate(own) if unit != NEW]
         if block.right is not None:
             kept = [(place, unit) for place, unit in enumerate(gained) if unit >= width]
             _copy(block.right.transpose(0, 1), whole[:outputs].transpose(0, 1), kept, bank.positions)
-        if block.bottom is not None:
-            drawn, rows = block.bottom.clone(), [unit for unit in own if unit != NEW]
-            reading = _rewired(whole[rows], drawn[: len(rows)], old.shape[1], gained, bank.positions)
-            block.bottom[[place for place, unit in enumerate(own) if unit != NEW]] = reading
-            if block.own_bias is not None and bias is not None:
-                _copy(block.own_bias, bias, [(place, unit) for place, unit in enumerate(own) if unit != NEW])
+        if block.bottom is not None and copies:
+            places, units = map(list, zip(*copies, strict=True))
+            drawn = block.bottom[places]
+            block.bottom[places] = _rewired(whole[units], drawn, old.shape[1], gained, bank.positions)
+        if block.own_bias is not None and bias is not None:
+            _copy(block.own_bias, bias, copies)
         if bank.norm is not None:
-            norm = cast(GrowingNorm, bank.norm.task(row))
-            copies = [(outputs + place, unit) for place, unit in enumerate(own) if unit != NEW]
-            before = {key: tensor.clone() for key, tensor in norm.state_dict().items() if tensor.dim()}
-            norm.resize(outputs)
-            norm.resize(outputs + len(own))
-            for key, tensor in norm.state_dict().items():
-                if tensor.dim():
-                    _copy(tensor, before[key], copies)
+            _arrange_norm(cast(GrowingNorm, bank.norm.task(row)), outputs, len(own), copies)
         gained, width = own, outputs
     _arrange_head(network, row, banks[-1], gained, width)
+
+
+def _arrange_norm(norm: GrowingNorm, outputs: int, own: int, copies: Sequence[tuple[int, int]]) -> None:
+    before = {key: tensor.clone() for key, tensor in norm.state_dict().items() if tensor.dim()}
+    norm.resize(outputs)
+    norm.resize(outputs + own)
+    for key, tensor in norm.state_dict().items():
+        if key in before:
+            _copy(tensor, before[key], [(outputs + place, unit) for place, unit in copies])
 
 
 def _arrange_head(network: nn.Module, row: Row, last: GrowingBank, gained: Sequence[int], width: int) -> None:

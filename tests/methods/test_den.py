@@ -109,6 +109,22 @@ def test_own_units_and_the_head_read_the_copies_and_no_longer_the_originals():
 
 
 @torch.no_grad()
+def test_copies_are_normalised_as_the_units_that_they_are_copies_of():
+    layers = [nn.Linear(2, 2), nn.BatchNorm1d(2), nn.ReLU(), nn.Linear(2, 2), nn.BatchNorm1d(2), nn.ReLU()]
+    network, _ = grown(nn.Sequential(*layers, nn.Linear(2, 2)), 2, "6")
+    arrange_units(network, "task2", [[], [NEW]])
+    norm, x = network[4].tasks["t002"], torch.randn(5, 2)
+    for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+        tensor.copy_(torch.rand(3) + 0.5)
+    with using_task(network, "task2"):
+        before = network(x)
+        arrange_units(network, "task2", [[], [2, 0]])
+        assert torch.allclose(network(x), before, atol=1e-6)
+        arrange_units(network, "task2", [[], [3]])
+    assert torch.equal(norm.running_mean[2], norm.running_mean[0])
+
+
+@torch.no_grad()
 def test_units_that_read_nothing_are_taken_away_with_what_is_read_of_them():
     network, _ = grown(build_classifier("lenet_apd", 2), 2, "head")
     arrange_units(network, "task2", [[NEW] * 3, [NEW] * 2, [NEW], [NEW]])
