@@ -110,7 +110,7 @@ class Den(PullToLast):
             torch.manual_seed(self._drawn + STAGES.index(stage))
             if stage == RETRAIN:
                 self._loss, self._losses = 0.0, 0
-            elif stage == EXPAND and self._mean_loss() > self.loss_threshold:
+            elif stage == EXPAND and self._mean_loss(network) > self.loss_threshold:
                 arrange_units(network, task, [[NEW] * count for count in self._most(network)])
             elif stage == SPLIT:
                 self._split(network, task)
@@ -186,9 +186,9 @@ class Den(PullToLast):
         for parameter, stays, before in self._kept:
             parameter[stays] = before[stays]
 
-    def _mean_loss(self) -> float:
+    def _mean_loss(self, network: nn.Module) -> float:
         """Of the end of the retraining, over all processes."""
-        told = torch.tensor([self._loss, float(self._losses)], dtype=torch.float64)
+        told = torch.tensor([self._loss, float(self._losses)], device=next(network.parameters()).device)
         if torch.distributed.is_initialized():
             torch.distributed.all_reduce(told)
         return float(told[0] / told[1].clamp_min(1))
