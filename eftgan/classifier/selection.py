@@ -128,8 +128,8 @@ class Stage:
 
     def moment(self, step: int) -> Moment:
         """What a method may know of a step of the task, within this stage."""
-        done = step - self.begin
-        return Moment(done, done / (self.last - self.begin), self.epoch(step) - self.epoch(self.begin))
+        epoch = self.epoch(step) - self.epoch(self.begin)
+        return Moment(step - self.begin, self._share(step), epoch, self.rate(step))
 
     def batches(
         self, step: int, batch: int, *, seed: int, rank: int, world: int, workers: int
@@ -148,8 +148,10 @@ class Stage:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step of the task."""
-        epoch = self.epochs * self.moment(step).share if self.whole_schedule else self.epoch(step)
-        return self.schedule.rate_at(epoch)
+        return self.schedule.rate_at(self.epochs * self._share(step) if self.whole_schedule else self.epoch(step))
+
+    def _share(self, step: int) -> float:
+        return (step - self.begin) / (self.last - self.begin)
 
     def ends_epoch(self, step: int) -> bool:
         """Whether this step, just made, completed a pass."""

@@ -61,9 +61,15 @@ def last_maps(network: nn.Module, *, deviations: bool = False, correlations: boo
 
 
 def channel_correlations(maps: Tensor) -> Tensor:
-    """Of every two channels of (B, C, H, W), over the pixels (B, C (C - 1) / 2): what describes textures."""
-    apart = maps.flatten(2) - maps.mean((2, 3))[:, :, None]
-    covariances = apart @ apart.mT
-    deviations = covariances.diagonal(dim1=1, dim2=2).sqrt().clamp_min(torch.finfo(maps.dtype).tiny)
+    """Of every two channels of (B, C, H, W), over the pixels (B, C (C - 1) / 2): what describes textures.
+
+    A channel that is the same everywhere, but for rounding, goes with no other.
+    """
+    flat = maps.flatten(2)
+    means = flat.mean(2, keepdim=True)
+    covariances = (flat - means) @ (flat - means).mT
+    deviations = covariances.diagonal(dim1=1, dim2=2).sqrt()
+    rounding = flat.shape[2] ** 0.5 * means[:, :, 0].abs() * torch.finfo(maps.dtype).eps
+    scales = torch.where(deviations > rounding, 1 / deviations, 0.0)
     upper = torch.triu_indices(maps.shape[1], maps.shape[1], offset=1)
-    return (covariances / deviations[:, :, None] / deviations[:, None, :])[:, upper[0], upper[1]]
+    return (covariances * scales[:, :, None] * scales[:, None, :])[:, upper[0], upper[1]]

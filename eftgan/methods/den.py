@@ -49,13 +49,9 @@ class Den(PullToLast):
 
     name: Literal["den"] = "den"
     strength: Annotated[NonNegative, Doc("lambda, by which weights are held near those of the last task")] = 0.5
-    l1: Annotated[NonNegative, Doc("by how much a weight shrinks in every step of the first task, and a new one")] = (
-        1e-5
-    )
-    head_l1: Annotated[NonNegative, Doc("the same for a later task's head while units are selected")] = 1e-3
-    group: Annotated[NonNegative, Doc("by how much the weights of a new unit, as a vector, shrink in every step")] = (
-        1e-3
-    )
+    l1: Annotated[NonNegative, Doc("weight of |W|_1 in the first task, and of new units")] = 5e-4
+    head_l1: Annotated[NonNegative, Doc("the same for a later task's head while units are selected")] = 0.05
+    group: Annotated[NonNegative, Doc("weight of sum_i |w_i|_2, w_i being what new unit i reads by")] = 0.1
     loss_threshold: Annotated[NonNegative, Doc("units are added where the retrained network's loss is above")] = 0.1
     drift: Annotated[NonNegative, Doc("a unit whose weights moved farther than this is split")] = 0.05
     units: Annotated[
@@ -67,11 +63,12 @@ class Den(PullToLast):
         super().__post_init__()
         check_some_units("units", self.units)
         self._stage = FIRST
-        self._drawn, self._loss, self._losses = 0, 0.0, 0  # of random numbers; the sum of losses, and of how many
-        self._share = 0.0  # of the stage's steps
+        self._drawn = 0  # what random numbers are drawn from
+        self._loss = torch.zeros(2)  # the sum of losses while retraining ends, of all processes, and their number
+        self._share, self._rate = 0.0, 0.0  # of the stage's steps; the learning rate
         self._selected: list[Tensor] = []  # by layer, True for units that are retrained
         self._network: nn.Module | None = None  # in training
-        self._kept: list[tuple[nn.Parameter, Tensor, Tensor]] = []  # parameters, where they stay, and as they were
+        self._kept: list[tuple[Tensor, Tensor, Tensor]] = []  # parameters, where they stay, and as they were
 
     @property
     def own_first_task(self) -> dict[str, str]:
@@ -109,8 +106,8 @@ class Den(PullToLast):
         with torch.random.fork_rng():
             torch.manual_seed(self._drawn + STAGES.index(stage))
             if stage == RETRAIN:
-                self._loss, self._losses = 0.0, 0
-            elif stage == EXPAND and self._mean_loss(network) > self.loss_threshold:
+                self._loss = torch.zeros(2)
+            elif stage == EXPAND and self._loss[0] > self.loss_threshold * self._loss[1]:
                 arrange_units(network, task, [[NEW] * count for count in self._most(network)])
             elif stage == SPLIT:
                 self._split(network, task)
@@ -125,18 +122,21 @@ class Den(PullToLast):
     def trainable(self, networks: Networks, task: str) -> dict[str, list[nn.Parameter]]:
         network = self._network = networks[CLASSIFIER]
         super().trainable(networks, task)  # what is remembered goes to where the network is
-        held = list(self.protected(CLASSIFIER, networks).values()) if self.memory["anchor"] else []
+        train_only(network, task, shared=self._stage == FIRST)
         if self._stage == SELECT:
             network.requires_grad_(False)
             head_of(network, task).requires_grad_(True)
-        else:
-            train_only(network, task, shared=self._stage != EXPAND)
-            for parameter in held:
-                parameter.requires_grad_(self._stage != EXPAND)
-        self._kept = list(self._unselected(network)) if self._stage == RETRAIN else []
+        elif self._stage in (RETRAIN, SPLIT):
+            for parameter in self.protected(CLASSIFIER, networks).values():
+                parameter.requires_grad_(True)
+        self._kept = list(self._unselected(network, task)) if self._stage == RETRAIN else []
         return {CLASSIFIER: [parameter for parameter in network.parameters() if parameter.requires_grad]}
 
-    def _unselected(self, network: nn.Module) -> Iterator[tuple[nn.Parameter, Tensor, Tensor]]:
+    def _unselected(self, network: nn.Module, task: str) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Parameters, True for entries that retraining leaves alone, and what these are: of the head, 0."""
+        read = head_of(network, task).weight
+        columns = self._selected[-1].repeat_interleave(read.shape[1] // len(self._selected[-1])).to(read.device)
+        yield read, ~columns.expand_as(read), torch.zeros_like(read)
         anchor = self.memory["anchor"][CLASSIFIER]
         for bank, piece in all_pieces(network):
             if piece.name in anchor:
@@ -156,13 +156,16 @@ class Den(PullToLast):
         return [Group(own), Group([parameter for parameter in parameters if parameter in held], decay=0.0)]
 
     def begin_step(self, role: str, networks: Networks, moment: Moment) -> None:
-        self._share = moment.share
+        self._share, self._rate = moment.share, moment.rate or 0.0
 
     def objective(self, stage: str, batch: Batch, usual: Callable[[], Tensor]) -> Tensor:
         loss = usual()
         if stage == RETRAIN:
-            before = (self._loss, self._losses) if self._share >= 1 - TAIL else (0.0, 0)
-            self._loss, self._losses = before[0] + float(loss.detach()), before[1] + 1
+            told = torch.stack([loss.detach(), torch.ones_like(loss)])
+            if torch.distributed.is_initialized():
+                torch.distributed.all_reduce(told)  # so that all processes know, and decide, the same
+            ending = self._share >= 1 - TAIL
+            self._loss = self._loss.to(told.device) + told if ending else told  # of a short stage the last step counts
         return loss
 
     def penalty(self, role: str, networks: Networks, batch: Batch) -> Tensor | float:
@@ -173,25 +176,18 @@ class Den(PullToLast):
         network = networks[role]
         if self._stage == FIRST:
             for bank in growing_banks(network):
-                shrink(cast(Tensor, bank.layer.weight), self.l1)
+                shrink(cast(Tensor, bank.layer.weight), self._rate * self.l1)
         elif self._stage == SELECT:
-            shrink(head_of(network, task_names(network)[-1]).weight, self.head_l1)
+            shrink(head_of(network, task_names(network)[-1]).weight, self._rate * self.head_l1)
         elif self._stage == EXPAND:
             for block in own_blocks(network, task_names(network)[-1]):
                 for weight in (block.right, block.bottom):
                     if weight is not None:
-                        shrink(weight, self.l1)
+                        shrink(weight, self._rate * self.l1)
                 if block.bottom is not None:
-                    shrink_rows(block.bottom, self.group)
+                    shrink_rows(block.bottom, self._rate * self.group)
         for parameter, stays, before in self._kept:
-            parameter[stays] = before[stays]
-
-    def _mean_loss(self, network: nn.Module) -> float:
-        """Of the end of the retraining, over all processes."""
-        told = torch.tensor([self._loss, float(self._losses)], device=next(network.parameters()).device)
-        if torch.distributed.is_initialized():
-            torch.distributed.all_reduce(told)
-        return float(told[0] / told[1].clamp_min(1))
+            parameter.copy_(torch.where(stays, before, parameter))
 
     def _most(self, network: nn.Module) -> list[int]:
         return each_of(self.units, len(growing_banks(network)))
@@ -228,17 +224,18 @@ class Den(PullToLast):
         """Units that the task adds, in all layers, and the share of the units there were that it retrains."""
         if self._network is None or len(tasks := task_names(self._network)) < 2:
             return {}
-        share = float(torch.cat(self._selected).double().mean()) if self._selected else 1.0
-        return {"added-units": float(sum(units_of(self._network, tasks[-1]))), "retrained-units": share}
+        added = {"added-units": float(sum(units_of(self._network, tasks[-1])))}
+        selected = torch.cat(self._selected).double() if self._selected else None
+        return added if selected is None else {**added, "retrained-units": float(selected.mean())}
 
     def state_dict(self) -> Tensors:
-        facts = [STAGES.index(self._stage), self._drawn, self._loss, self._losses]
+        facts = [STAGES.index(self._stage), self._drawn, *self._loss.tolist()]
         selected = {f"{SELECTED}{place}": units for place, units in enumerate(self._selected)}
         return {FACTS: torch.tensor(facts, dtype=torch.float64), **selected, **super().state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Tensor], networks: Networks) -> None:
         own = {key: tensor for key, tensor in state.items() if key == FACTS or key.startswith(SELECTED)}
         super().load_state_dict({key: tensor for key, tensor in state.items() if key not in own}, networks)
-        stage, drawn, self._loss, losses = own.pop(FACTS).tolist()
-        self._stage, self._drawn, self._losses = STAGES[int(stage)], int(drawn), int(losses)
+        stage, drawn, *loss = own.pop(FACTS).tolist()
+        self._stage, self._drawn, self._loss = STAGES[int(stage)], int(drawn), torch.tensor(loss)
         self._selected = [own[f"{SELECTED}{place}"].clone() for place in range(len(own))]

@@ -26,6 +26,7 @@ class Moment:
     step: int  # steps done in this stage
     share: float  # the same as a share of the stage's steps: from 0 to just below 1
     epoch: float | None = None  # passes over the images in this stage; GANs count none
+    rate: float | None = None  # a classifier's learning rate in this step
 
 
 @dataclass(frozen=True)

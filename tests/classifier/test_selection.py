@@ -33,8 +33,8 @@ def test_a_method_divides_a_stage_and_the_learning_rate_goes_on_through_the_part
     one, two = whole.divided([MethodStage("one", 0.4), MethodStage("two", 0.6)])
     assert [(each.name, each.begin, each.last) for each in (one, two)] == [("one", 10, 12), ("two", 12, 15)]
     assert two.epoch(12) == pytest.approx(0.8)  # of the task: what the schedule looks at
-    assert one.moment(11) == Moment(1, 0.5, pytest.approx(0.4))
-    assert two.moment(12) == Moment(0, 0.0, 0.0)
+    assert one.moment(11) == Moment(1, 0.5, pytest.approx(0.4), rate=one.rate(11))
+    assert two.moment(12) == Moment(0, 0.0, 0.0, rate=two.rate(12))
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.4), (1.0, 0.0), (0.7, 0.7)])

@@ -144,9 +144,11 @@ def test_textures_are_the_statistics_and_how_the_channels_of_the_largest_map_go_
     assert torch.allclose(found[:, 224:], expected, atol=1e-4)
 
 
-def test_a_channel_that_is_the_same_everywhere_goes_with_no_other():
-    maps = torch.stack([torch.arange(4.0), 3 - torch.arange(4.0), torch.zeros(4)]).view(1, 3, 2, 2)
-    assert channel_correlations(maps).tolist() == [[pytest.approx(-1.0), 0.0, 0.0]]
+@pytest.mark.parametrize("value", [0.0, 0.1, 0.7, -300.0])
+def test_a_channel_that_is_the_same_everywhere_goes_with_no_other(value):
+    ramp = torch.arange(1024.0)
+    maps = torch.stack([ramp, -ramp, torch.full_like(ramp, value), torch.full_like(ramp, 0.3)]).view(1, 4, 32, 32)
+    assert channel_correlations(maps).tolist() == [[pytest.approx(-1.0), 0.0, 0.0, 0.0, 0.0, 0.0]]
 
 
 def test_the_class_is_that_of_the_inferred_task():

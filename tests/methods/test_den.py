@@ -8,6 +8,7 @@ from eftgan.adapters import AdapterConfig, merge_task, task_names, using_task
 from eftgan.adapters.growing import add_units, growing_banks, units_of
 from eftgan.adapters.units import NEW, all_pieces, arrange_units, own_blocks
 from eftgan.errors import UserError
+from eftgan.methods import Batch, Moment
 from eftgan.methods.den import EXPAND, RETRAIN, SELECT, SPLIT, Den
 from eftgan.methods.expansion import drifts, drop_dead_units, selected_units, shrink, shrink_rows
 from eftgan.methods.heads import head_of
@@ -160,10 +161,56 @@ def test_splitting_copies_what_moved_farthest_and_puts_it_back():
     assert torch.equal(network[2].layer.weight[2], before[1][2] + 0.1)
 
 
+def test_weights_of_earlier_tasks_are_pulled_back_and_do_not_decay():
+    network, method = grown(small(), 1, strength=3.0)
+    networks = {CLASSIFIER: network}
+    method.end_task(networks, "task1", None)
+    method.grow(networks, "task2", head_size=2)
+    for stage, pulls in ((SELECT, False), (RETRAIN, True), (EXPAND, False), (SPLIT, True)):
+        method.begin_stage(networks, "task2", stage)
+        method.end_stage(networks, "task2", stage)
+        parameters = method.trainable(networks, "task2")[CLASSIFIER]
+        with torch.no_grad():
+            network[0].layer.weight[0, 0] += 2.0
+        penalty = method.penalty(CLASSIFIER, networks, Batch(torch.zeros(1)))
+        assert float(torch.as_tensor(penalty).detach()) == pytest.approx(3.0 / 2 * 4.0 if pulls else 0.0)
+        with torch.no_grad():
+            network[0].layer.weight[0, 0] -= 2.0
+        own, held = method.groups(CLASSIFIER, parameters)
+        assert (own.decay, held.decay) == (None, 0.0)
+        assert {*own.parameters, *held.parameters} == set(parameters)
+        assert set(held.parameters) == (
+            {*network[0].layer.parameters(), *network[2].layer.parameters()} if pulls else set()
+        )
+
+
+def test_the_loss_of_the_end_of_retraining_decides():
+    method, batch = Den(), Batch(torch.zeros(1))
+    for step in range(20):
+        method.begin_step(CLASSIFIER, {}, Moment(step, step / 20))
+        method.objective(RETRAIN, batch, lambda step=step: torch.tensor(float(step)))
+    assert method._loss.tolist() == [17.0 + 18.0 + 19.0, 3.0]
+    for step in range(3):
+        method.begin_step(CLASSIFIER, {}, Moment(step, step / 3))
+        method.objective(RETRAIN, batch, lambda step=step: torch.tensor(float(step)))
+    assert method._loss.tolist() == [2.0, 1.0]
+
+
+@torch.no_grad()
+def test_weights_shrink_by_the_learning_rate_times_their_penalty():
+    network, method = grown(small(), 1, l1=0.5)
+    for bank in growing_banks(network):
+        bank.layer.weight.fill_(1.0)
+    for rate, expected in ((0.2, 0.9), (0.02, 0.89)):
+        method.begin_step(CLASSIFIER, {CLASSIFIER: network}, Moment(0, 0.0, rate=rate))
+        method.after_step(CLASSIFIER, {CLASSIFIER: network})
+        assert network[0].layer.weight.flatten().tolist() == pytest.approx([expected] * 4)
+
+
 def test_units_are_added_only_where_the_loss_stays_high(learn, three_tasks):
     high = learn(Den(loss_threshold=0.0, group=0.0, drift=1e9, units=[3, 2, 4]), three_tasks[:2], epochs=1, out="high")
     low = learn(Den(loss_threshold=1e9, drift=1e9), three_tasks[:2], epochs=1, out="low")
-    dead = learn(Den(loss_threshold=0.0, group=10.0, drift=1e9), three_tasks[:2], epochs=1, out="dead")
+    dead = learn(Den(loss_threshold=0.0, group=1e4, drift=1e9), three_tasks[:2], epochs=1, out="dead")
     assert units_of(high.network, "shapes-2") == [3, 2, 4]
     assert high.trainer.records["shapes-2"]["added-units"] == 9
     assert units_of(low.network, "shapes-2") == units_of(dead.network, "shapes-2") == [0, 0, 0]
@@ -173,12 +220,14 @@ def test_units_are_added_only_where_the_loss_stays_high(learn, three_tasks):
 def test_what_is_not_selected_stays_and_the_rest_is_held(learn, three_tasks, monkeypatch):
     """Nothing but weights between selected units moves while a task is retrained."""
     seen: dict[str, dict[str, torch.Tensor]] = {}
+    heads: dict[str, torch.Tensor] = {}
     begin, end = Den.begin_stage, Den.end_stage
 
     def note(kind, call):
         def noting(self, networks, task, stage):
             call(self, networks, task, stage)
             pieces = all_pieces(networks[CLASSIFIER])
+            heads[f"{task} {stage} {kind}"] = head_of(networks[CLASSIFIER], task).weight.detach().clone()
             seen[f"{task} {stage} {kind}"] = {piece.name: piece.parameter.detach().clone() for _, piece in pieces}
             if (stage, kind) == (SELECT, "end"):
                 self._selected = [torch.arange(len(units)) % 2 == 0 for units in self._selected]
@@ -194,7 +243,10 @@ def test_what_is_not_selected_stays_and_the_rest_is_held(learn, three_tasks, mon
     for index, moved in enumerate(weights):
         assert bool(moved.any())
         assert not moved[1::2].any()
-        assert index in (0, 2) or not moved[:, 1::2].any()  # a flattened map has several inputs for a unit
+        read = moved if index != 2 else moved.view(len(moved), -1, 16)  # 16 pixels of a flattened map
+        assert index == 0 or (bool(read[:, ::2].any()) and not read[:, 1::2].any())
+    assert not heads[f"shapes-2 {RETRAIN} end"][:, 1::2].any()
+    assert bool(heads[f"shapes-2 {RETRAIN} end"][:, ::2].any())
     for stage in (SELECT, EXPAND):
         first, last = (seen[f"shapes-2 {stage} {kind}"] for kind in ("begin", "end"))
         assert all(torch.equal(tensor, last[name]) for name, tensor in first.items())
