@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import nn
 from typing_extensions import Doc
 
@@ -90,7 +90,11 @@ class Training:
     """How every task is trained: what all kinds have."""
 
     batch: Annotated[Count, Doc("images per step and process")]
-    mixed_precision: Annotated[Literal["no", "fp16", "bf16"], Doc("where the device has it")] = "no"
+    mixed_precision: Annotated[
+        Literal["no", "fp16", "bf16"],
+        BeforeValidator(lambda given: "no" if given is False else given),  # an unquoted no is YAML's false
+        Doc("16-bit products where the device has them; a CPU gains from bf16 only with AMX instructions"),
+    ] = "no"
     workers: Annotated[int, Field(ge=0, le=64), Doc("loader processes")] = 0
     threads: Annotated[Count | None, Doc("CPU threads per process; null: as many as the run was begun with")] = None
     processes: Annotated[Count | None, Doc("go on with so many; null: with those that the run was begun with")] = None

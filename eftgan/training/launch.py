@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate.state import AcceleratorState
 from accelerate.utils import GradientAccumulationPlugin, InitProcessGroupKwargs
 from torch import distributed, nn
 
@@ -23,6 +24,8 @@ def make_accelerator(
     """Accelerate as the trainers need it, refusing what would go wrong silently."""
     # PyTorch advises to keep the argument where buffers are each process's own: the new one would equal them at first.
     warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != mixed_precision:
+        AcceleratorState._reset_state()  # of an earlier run of this process: Accelerate would refuse another precision
     try:
         accelerator = Accelerator(
             gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=accumulation, sync_with_dataloader=False),

@@ -2,7 +2,6 @@
 
 import copy
 import io
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,19 +69,9 @@ def test_the_state_dict_goes_round():
         assert torch.equal(output_of(other, task, images()), output_of(network, task, images()))
 
 
-def machine_computes_in(dtype: torch.dtype) -> bool:
-    """Whether plain layers run; some virtual machines name instructions (AMX) that end the process when used."""
-    if (child := os.fork()) == 0:
-        for size in (16, 512):
-            nn.functional.linear(torch.ones(size, size, dtype=dtype), torch.ones(size, size, dtype=dtype))
-        os._exit(0)
-    return os.waitpid(child, 0)[1] == 0
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-def test_other_number_types_work_and_new_tasks_follow(dtype):
-    if not machine_computes_in(dtype):
-        pytest.skip(f"this machine cannot run a plain nn.Linear in {dtype}")
+def test_other_number_types_work_and_new_tasks_follow(dtype, needs_number_type):
+    needs_number_type(dtype)
     network, x = adapted().to(dtype), images().to(dtype)
     add_task(network, "dogs")
     load = {key: tensor.dtype for key, tensor in task_state(network, "dogs").items() if tensor.is_floating_point()}

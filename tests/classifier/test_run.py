@@ -67,6 +67,19 @@ def test_a_run_is_scored_reported_and_read_back(tiny_classes):
     assert ClassifierRun(run.folder.path).classifier(1).training is False
 
 
+def test_half_precision_trains_other_weights_and_leaves_earlier_tasks_as_they_are(tiny_classes, needs_number_type):
+    needs_number_type(torch.bfloat16)
+    plain, half = (
+        train_classifier(tiny_classes(f"training.mixed_precision={word}", out=word), "test") for word in ("no", "bf16")
+    )
+    shared = [run.folder.shared.read_bytes() for run in (plain, half)]
+    assert shared[0] != shared[1]
+    scores = read_scores(half.folder.scores)
+    matrix = accuracy_matrix(scores, half.tasks, TIL)
+    assert matrix[0, 0] == matrix[1, 0] == matrix[2, 0]
+    assert {s.details["carried"] for s in scores if s.metric == TIL and s.trained_through > s.tested_on} == {True}
+
+
 def test_a_finished_run_takes_further_tasks_and_repeats_nothing(tiny_classes):
     first = train_classifier(tiny_classes("sources.0.take=2"), "test")
     before = first.folder.scores.read_text()
