@@ -40,7 +40,7 @@ def carry_head(network: nn.Module) -> None:
 class HeadInput:
     """Where `head_input` leaves what the head has read."""
 
-    features: Tensor  # (B, F), with graph
+    features: Tensor  # (B, F), with graph; never in less than single precision
 
 
 @contextlib.contextmanager
@@ -49,7 +49,8 @@ def head_input(network: nn.Module) -> Iterator[HeadInput]:
     noted = HeadInput()
 
     def note(bank: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        noted.features = inputs[0]
+        read = inputs[0]  # in 16 bits where the forward is autocast, which other heads and statistics are not
+        noted.features = read.to(torch.promote_types(read.dtype, torch.float32))
 
     hook = head_bank(network).register_forward_pre_hook(note)
     try:

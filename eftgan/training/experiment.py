@@ -93,7 +93,7 @@ class Training:
     mixed_precision: Annotated[
         Literal["no", "fp16", "bf16"],
         BeforeValidator(lambda given: "no" if given is False else given),  # an unquoted no is YAML's false
-        Doc("16-bit products where the device has them; a CPU gains from bf16 only with AMX instructions"),
+        Doc("16-bit products where the device has them; a CPU gains from bf16 where it has AVX-512 BF16 or AMX"),
     ] = "no"
     workers: Annotated[int, Field(ge=0, le=64), Doc("loader processes")] = 0
     threads: Annotated[Count | None, Doc("CPU threads per process; null: as many as the run was begun with")] = None

@@ -104,8 +104,9 @@ def learn(tmp_path, three_tasks, auxiliary):
         schedule = Schedule(epochs, rate, milestones or [0.75 * epochs], weight_decay=decay)
         training = ClassifierTraining(batch=20, first=schedule, **options)
         folder = RunFolder(tmp_path / out)
+        accelerator = make_accelerator(folder.path, mixed_precision=training.mixed_precision)
         trainer = ClassifierTrainer(
-            accelerator=make_accelerator(folder.path), networks={"classifier": network}, method=method,
+            accelerator=accelerator, networks={"classifier": network}, method=method,
             options=training, pixels=PIXELS, auxiliary=auxiliary if method.auxiliary else None, seed=seed,
             folder=folder, after_task=measure,
         )  # fmt: skip

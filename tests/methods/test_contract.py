@@ -102,6 +102,17 @@ def test_three_tasks_end_to_end(learn, name):
         assert forgetting(learned.matrix, 2) == 0
 
 
+@pytest.mark.parametrize("name", FOR_CLASSIFIERS)
+def test_half_precision_trains_three_tasks_and_leaves_parameters_whole(learn, needs_number_type, name):
+    needs_number_type(torch.bfloat16)
+    learned = learn(gentle(name), epochs=0.2, mixed_precision="bf16")
+    state = learned.network.state_dict()
+    assert {value.dtype for value in state.values() if value.is_floating_point()} == {torch.float32}
+    assert all(value.isfinite().all() for value in state.values() if value.is_floating_point())
+    if name in KEEPS_ALL:
+        assert torch.equal(learned.logits[0]["shapes-1"], learned.logits[2]["shapes-1"])
+
+
 def stop_at(step, monkeypatch):
     """Ask for a stop after so many steps of the whole run."""
     calls = iter(range(1, 10_000))
