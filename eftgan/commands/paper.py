@@ -79,12 +79,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _train(args: argparse.Namespace, plans: "Sequence[Plan]", rows: list[str] | None, seeds: list[int]) -> None:
     from eftgan.studies.paper.page import write_page
-    from eftgan.studies.paper.plan import recorded_plans
+    from eftgan.studies.paper.plan import named_rows, recorded_plans
     from eftgan.training.stopping import Stopped
 
     if not is_alone():
         raise UserError("eftgan paper runs in one process; start it several times, and the processes share the runs")
-    comparisons = [plan.comparison(plan.trainable(rows), seeds) for plan in plans]
+    chosen = zip(plans, named_rows(plans, rows), strict=True)
+    comparisons = [plan.comparison(plan.trainable(own), seeds) for plan, own in chosen]
     for plan in plans:
         plan.record()
     if launch(args, [], lambda: sum(len(each.unfinished) for each in comparisons)) and args.slurm:

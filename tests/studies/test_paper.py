@@ -20,7 +20,7 @@ from eftgan.runfolder import RunFolder
 from eftgan.scores import Score, append_scores, read_scores
 from eftgan.studies.paper.listing import list_rows
 from eftgan.studies.paper.page import write_page
-from eftgan.studies.paper.plan import Plan, recorded_plans
+from eftgan.studies.paper.plan import Plan, named_rows, recorded_plans
 from eftgan.studies.paper.protocols import Settings, entries_with_data, method_of, set_name
 from eftgan.studies.paper.tables import Row, load_paper
 from eftgan.training.kind import Kind
@@ -229,6 +229,12 @@ def test_a_finished_table_is_not_trained_again_and_another_one_uses_its_runs(tra
     assert (trained / "paper.md").read_text() == text
 
 
+def test_rows_are_looked_for_in_every_table():
+    plans = [plan_of(name, Path("runs")) for name in ("flops", "margin")]
+    assert named_rows(plans, ["margin_off", "eft"]) == [["eft"], ["margin_off", "eft"]]
+    assert named_rows(plans, None) == [None, None]
+
+
 def test_data_that_is_missing_is_named_and_refused_only_when_it_is_to_be_trained(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["paper", "imagenet", "--list"])
@@ -256,7 +262,9 @@ def test_data_that_is_missing_is_named_and_refused_only_when_it_is_to_be_trained
         (["imagenet", "--budget", "0"], "--budget 0: a share of the epochs"),
         (["imagenet", "--tasks", "0"], "--tasks 0: at least one"),
         (["imagenet", "--protocol", "author"], "--protocol: no 'author'; did you mean authors?"),
-        (["imagenet", "--rows", "si"], "--rows si: imagenet has no such row; there are: finetune, fixed"),
+        (["imagenet", "--rows", "si"], "--rows si: no such row in imagenet; there are: finetune, fixed"),
+        (["flops", "margin", "--rows", "eft,si"], "--rows si: no such row in flops, margin; there are: eft, a4_b8"),
+        (["flops", "margin", "--rows", "margin_off"], "--rows margin_off: flops has none of them"),
         (["--page"], "no runs of the paper's tables there yet"),
     ):
         with pytest.raises(SystemExit) as ended:

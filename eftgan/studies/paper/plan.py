@@ -126,9 +126,6 @@ class Plan:
         Refused where there is none, where one that was named cannot be, and where words do not fit a row.
         """
         recipes = list(self.obstacles)
-        for name in names or ():
-            if name not in recipes:
-                raise UserError(f"--rows {name}: {self.table.name} has no such row; there are: {', '.join(recipes)}")
         free = [recipe for recipe in names or recipes if self.obstacles[recipe] is None]
         stopped = [found for recipe in names or recipes if (found := self.obstacles[recipe])]
         if mistakes := [found for found in stopped if found.mistake]:
@@ -210,6 +207,24 @@ class Plan:
             content = {"settings": asdict(self.settings), "tables": tables}
             if content != known:
                 write_json(path, content)
+
+
+def named_rows(plans: Sequence[Plan], names: Sequence[str] | None) -> list[list[str] | None]:
+    """Which of the named rows each table has; None stands for all rows, where no names are given.
+
+    Refused where no table has a row, and where a table has none of them.
+    """
+    if names is None:
+        return [None] * len(plans)
+    tables = ", ".join(plan.table.name for plan in plans)
+    recipes = list(dict.fromkeys(recipe for plan in plans for recipe in plan.obstacles))
+    for name in names:
+        if name not in recipes:
+            raise UserError(f"--rows {name}: no such row in {tables}; there are: {', '.join(recipes)}")
+    rows: list[list[str] | None] = [[name for name in names if name in plan.obstacles] for plan in plans]
+    if empty := [plan.table.name for plan, own in zip(plans, rows, strict=True) if not own]:
+        raise UserError(f"--rows {','.join(names)}: {empty[0]} has none of them")
+    return rows
 
 
 def recorded_plans(paper: Paper, out: Path) -> list[Plan]:
