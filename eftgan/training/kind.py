@@ -25,6 +25,7 @@ from eftgan.training.experiment import (
 )
 from eftgan.training.hosts import connected, remove_if_new, require_common_folder, see_alike
 from eftgan.training.launch import make_accelerator, refuse_single_images
+from eftgan.training.memory import keep_freed_memory
 from eftgan.training.resources import Resources, asked_in_vain, changes_of, resources_for
 from eftgan.training.run import SavedRun
 from eftgan.training.trainer import Task, Trainer
@@ -150,6 +151,7 @@ class Kind(ABC, Generic[AnyExperiment, AnyTask, AnyRun]):
         The main process gets the finished run back, the others nothing. locked: the caller holds the folder's lock.
         """
         folder = RunFolder(Path(experiment.out))
+        keep_freed_memory()
         accelerator = make_accelerator(
             folder.path,
             accumulation=self.accumulation(experiment),
