@@ -17,7 +17,7 @@ from eftgan.methods import METHODS, Method
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))  # show the commands that once made their figures
+RESULTS = sorted((ROOT / "docs" / "results").rglob("*.md"))  # show the commands that once made their figures
 GUIDES = [path for path in DOCUMENTS if path not in RESULTS]  # show commands to type today
 
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
